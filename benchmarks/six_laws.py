@@ -77,7 +77,7 @@ def main(runs: int) -> None:
             assert isinstance(estimate, CountEstimate)
             plain = np.histogram(values, edges)[0].astype(float)
             rows = squares.rows(values)
-            ours = Moments(squares, aggregate_batches([rows], twice))
+            ours = Moments.of(squares, aggregate_batches([rows], twice))
             noisy = rows.mean(axis=0) + rng.normal(0, noise)
             half = (bounds[1] - bounds[0]) / 2
             errors.append(

@@ -26,7 +26,6 @@ from shufflesum.plots.look import (
     Rows,
     alt,
     as_data,
-    drawable,
     error_axis,
     figure,
     line,
@@ -37,6 +36,11 @@ from shufflesum.plots.look import (
 
 _PANEL_HEIGHT = 340
 _CURVE_LOOKS = ((BLUE, (2, 3)), (GREEN, (10, 4)), (GREY, (10, 4)))
+
+
+def _drawable(rows: Rows) -> Rows:
+    """The rows under names that a chart can use: there a straight apostrophe would begin a quotation."""
+    return [{name.replace("'", "’"): value for name, value in row.items()} for row in rows]
 
 
 def panel_chart(
@@ -90,7 +94,7 @@ def panel_chart(
         *(entry for entry, _, _ in lines),
         KeyEntry("measured, the paper's metric", "point", PURPLE, shape="diamond"),
     ]
-    return figure(drawable(shown), entries, [plot(layers, _PANEL_HEIGHT, x=x)], title, subtitle)
+    return figure(_drawable(shown), entries, [plot(layers, _PANEL_HEIGHT, x=x)], title, subtitle)
 
 
 def _with_ends(row: Mapping[str, Any], *, logarithmic: bool) -> dict[str, Any]:
@@ -182,7 +186,7 @@ def parts_chart(rows: Rows, *, title: str, subtitle: Sequence[str]) -> alt.VConc
         plot(above, 250, x=alt.X("t:O", title=None, axis=axis)),
         plot(below, 230, x=alt.X("t:O", title="Reports t of each user", axis=axis)),
     ]
-    return figure(drawable(rows), entries, plots, title, subtitle)
+    return figure(_drawable(rows), entries, plots, title, subtitle)
 
 
 _BEAT_COLOURS = ((BLUE, "#06283D"), (RED, "#5C2600"))  # of the estimate and of the truth

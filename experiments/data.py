@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from shufflesum.errors import DataError, FileError
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables.readers import open_table
+from shufflesum.tables.sources import ReadOptions
 
 LEAST_SAMPLES = 150  # the widest vectors of the paper's panels
 _KAGGLE_COLUMNS = 188  # 187 samples and the class
@@ -119,7 +120,7 @@ def _kaggle(folder: Path) -> Heartbeats:
 
 def _matrix(path: Path, *, header: bool | None) -> tuple[NDArray[np.float32], NDArray[np.int64] | None]:
     """Samples, and classes where the matrix has the 188 columns of the Kaggle files."""
-    table = open_table(path, header=header)
+    table = open_table(path, ReadOptions(header=header))
     if len(table.shape) != 1:
         raise DataError("wrong-shape", f"{path}: a row has shape {table.shape}; --data needs a matrix, one beat a row")
     rows = np.concatenate([np.asarray(batch, dtype=np.float32) for batch in table.batches()])

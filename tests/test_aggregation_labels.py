@@ -130,6 +130,29 @@ def test_clipping_needs_bounds() -> None:
     assert float(ss.aggregate([30.0] * 400, clip=True, bounds=(0, 120), **WANTED).mean) == pytest.approx(30, abs=5)
 
 
+def test_clipping_numbers_of_a_domain_needs_bounds_too() -> None:
+    ages, groups = [30.0] * 400, ["a", "b"] * 200
+    for domain, group_by in ((ss.GroupBy(["a", "b"]), groups), (ss.GroupBy(2), [0, 1] * 200), (ss.Arrays(), None)):
+        with refusal("missing-argument", "bounds=", error=ParameterError):
+            ss.aggregate(ages, group_by=group_by, domain=domain, clip=True, **WANTED)
+        with refusal("out-of-bounds", "[0, 1] is the default", error=DataError):
+            ss.aggregate(ages, group_by=group_by, domain=domain, **WANTED)
+    for labels, bounds in (
+        (ss.GroupBy(["a", "b"]), (0, 120)),
+        (ss.GroupBy(["a", "b"], ss.Arrays((), (0, 120))), None),
+    ):
+        found = ss.aggregate(ages, group_by=groups, domain=labels, bounds=bounds, clip=True, **WANTED)
+        assert found.mean == pytest.approx(30, abs=20)
+    unit = ss.GroupBy(["a", "b"], ss.Arrays((), (0, 1)))
+    assert ss.aggregate(ages, group_by=groups, domain=unit, clip=True, **WANTED).mean == pytest.approx(1, abs=0.3)
+
+
+def test_bounds_that_are_the_default_are_equal_to_the_same_that_are_given() -> None:
+    assert ss.Arrays(3) == ss.Arrays(3, (0, 1))
+    assert ss.Arrays(3).with_numbers(None, ["a", "b", "c"]).default_bounds
+    assert not ss.Arrays(3).with_numbers((0, 1), None).default_bounds
+
+
 def test_columns_are_chosen_by_name_and_text_says_how_to_count_it() -> None:
     frame = pd.DataFrame({"city": ["x"] * 400, "age": [0.5] * 400, "user_id": range(400)})
     with refusal("not-numbers", "'city'", "columns=", "Categories", error=DataError):

@@ -280,7 +280,7 @@ DEEP: dict[str, tuple[Domain, Callable[[ss.Plan], None]]] = {
         lambda plan: _written(plan.domain.numbers, "structure", _MoreEntries((2,))),
     ),
     "bounds": (ss.Arrays(2), lambda plan: _written(plan.domain, "bounds", _OtherBounds(0.0, 1.0))),
-    "one end of bounds": (ss.Arrays(2), lambda plan: _written(plan.domain.numbers.bounds, "lower", -5.0)),
+    "one end of bounds": (ss.Arrays(2, (0.0, 1.0)), lambda plan: _written(plan.domain.numbers.bounds, "lower", -5.0)),
     "a list in place of a tuple": (ss.Arrays(2), lambda plan: _written(plan.mechanism, "trials", [1, 1])),
     "places of labels": (
         ss.Categories(["a", "b"]),

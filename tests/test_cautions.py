@@ -35,7 +35,7 @@ def kinds(found: Any) -> list[type[Warning]]:
 
 
 def test_a_guarantee_is_weak_from_one_user_in_all_and_above_ten_on() -> None:
-    assert of_guarantee(10.0, 0.99e-3, 1000) == ()
+    assert not list(of_guarantee(10.0, 0.99e-3, 1000))
     assert kinds(of_guarantee(10.0, 1e-3, 1000)) == [LargeDeltaWarning]
     assert kinds(of_guarantee(10.1, 1e-6, 1000)) == [LargeEpsilonWarning]
     assert kinds(ss.plan(users=20, shape=1, epsilon=12.0, delta=0.06).warnings) == [
@@ -67,7 +67,11 @@ def test_the_edge_is_where_an_estimate_cannot_be_told_from_a_bound(mean: float, 
 def test_clipping_is_blamed_only_where_it_may_have_been() -> None:
     at = np.array([0.0])
     (surely,) = at_the_edge(at, np.array([0.005]), str, named=True, clipped=True)
+    assert "either the bounds are far too wide, or nearly all values lie beyond" in str(surely)
     assert "clipped" in str(surely)
+    assert "bounds={'NAME': (LO, HI)}" in str(surely)
+    (alike,) = at_the_edge(at, np.array([0.005]), str, named=False, clipped=True)
+    assert "NAME" not in str(alike)
     for deviation, clipped in ((0.005, False), (0.04, True)):
         (unclear,) = at_the_edge(at, np.array([deviation]), str, named=True, clipped=clipped)
         assert "clip" not in str(unclear)
@@ -78,7 +82,7 @@ def test_clipping_is_blamed_only_where_it_may_have_been() -> None:
 
 def test_of_entries_without_names_it_takes_half() -> None:
     mean, deviation = np.array([0.0, 0.5, 0.5, np.nan]), np.full(4, 0.01)
-    assert at_the_edge(mean, deviation, str, named=False, clipped=True) == ()
+    assert not list(at_the_edge(mean, deviation, str, named=False, clipped=True))
     mean[1] = 1.0
     (found,) = at_the_edge(mean, deviation, str, named=False, clipped=True)
     assert "1 of 3 others" in str(found)
@@ -93,9 +97,9 @@ def test_of_entries_without_names_it_takes_half() -> None:
 def test_half_of_all_intervals_must_say_nothing_before_that_is_worth_a_word() -> None:
     vague, narrow = 0.3, 0.2
     mean = np.array([0.5, 0.5, 0.5, np.nan])
-    assert uninformative(mean, np.array([vague, narrow, narrow, np.nan])) == ()
-    assert uninformative(mean[:1], np.array([narrow])) == ()
-    assert uninformative(np.array([0.2]), np.array([vague])) == ()  # surely not at the other end
+    assert not list(uninformative(mean, np.array([vague, narrow, narrow, np.nan])))
+    assert not list(uninformative(mean[:1], np.array([narrow])))
+    assert not list(uninformative(np.array([0.2]), np.array([vague])))  # surely not at the other end
     (found,) = uninformative(mean, np.array([vague, vague, narrow, np.nan]))
     assert "2 of 3" in str(found)
 

@@ -18,7 +18,8 @@ import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.batch.local import open_users
 from shufflesum.errors import DataError, ParameterError
-from shufflesum.tables.readers import open_table, rows_of, table_selection
+from shufflesum.tables.readers import open_table, rows_of
+from shufflesum.tables.sources import ReadOptions
 
 BOUNDS = {"age": (0, 120), "income": (0, 500_000)}
 PLAN = ss.plan(
@@ -65,15 +66,15 @@ def test_files_are_read_by_the_names_of_the_plan(tmp_path: Path, kind: str) -> N
         path = tmp_path / f"{name}.{kind}"
         frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
     for name in ("another order", "more"):
-        table = open_table(tmp_path / f"{name}.{kind}", **table_selection(PLAN.domain))
+        table = open_table(tmp_path / f"{name}.{kind}", ReadOptions().for_domain(PLAN.domain))
         assert table.names == ("age", "income")
         rows: Any = next(rows_of(table, PLAN.domain))
         assert rows[0:1].tolist() == [[30.0, 1000.0]]
     for name in ("another name", "one less"):
         with refusal("columns-mismatch", "'age'" if name == "another name" else "'income'", error=DataError):
-            open_users(tmp_path / f"{name}.{kind}", **table_selection(PLAN.domain))
+            open_users(tmp_path / f"{name}.{kind}", ReadOptions().for_domain(PLAN.domain))
     with refusal("columns-mismatch", "'age', 'income'", error=DataError):
-        open_table(tmp_path / f"more.{kind}", **table_selection(PLAN.domain, columns=["income", "age"]))
+        open_table(tmp_path / f"more.{kind}", ReadOptions(["income", "age"]).for_domain(PLAN.domain))
 
 
 def test_bounds_by_name_are_in_the_columns_order() -> None:

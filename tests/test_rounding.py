@@ -7,20 +7,24 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shufflesum._format import between, counted, downwards, margin, percent, plain, upwards
+from shufflesum._format import between, counted, downwards, margin, percent, plain, plus_minus, upwards
 
 FIGURES = st.floats(min_value=0, max_value=1e15, allow_nan=False)
 
 
+def read(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
 @given(FIGURES, st.integers(1, 6))
 def test_up_is_never_below_and_down_never_above(value: float, digits: int) -> None:
-    assert float(downwards(value, digits)) <= value <= float(upwards(value, digits))
+    assert read(downwards(value, digits)) <= value <= read(upwards(value, digits))
 
 
 @given(st.floats(min_value=1e-12, max_value=1e12), st.integers(1, 6))
 def test_rounding_is_no_coarser_than_asked(value: float, digits: int) -> None:
     width = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    assert float(upwards(value, digits)) - float(downwards(value, digits)) <= 1.01 * width
+    assert read(upwards(value, digits)) - read(downwards(value, digits)) <= 1.01 * width
 
 
 def test_what_was_asked_for_is_shown_as_asked() -> None:
@@ -55,3 +59,13 @@ def test_an_interval_without_an_end_says_inf() -> None:
 
 def test_ends_of_an_interval_without_any_error_are_not_rounded() -> None:
     assert between(1234567.0, 1234567.0, 0.0) == "1,234,567 to 1,234,567"
+
+
+def test_a_value_and_its_margin_have_the_same_decimals() -> None:
+    said = [plus_minus(value, wide) for value, wide in ((44.4, 0.195), (5.9671, 0.0799), (45553.2, 475.3), (3.0, 9.96))]
+    assert said == ["44.40 ± 0.20", "5.967 ± 0.080", "45,553 ± 480", "3.0 ± 10.0"]
+    assert plus_minus(42189.4, 2.3, whole=True) == "42,189 ± 3"
+
+
+def test_large_numbers_have_separated_thousands_and_no_exponent() -> None:
+    assert [upwards(41_150.0), downwards(1_234.5), upwards(1e9)] == ["41,200", "1,230", "1e9"]

@@ -19,7 +19,7 @@ from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedRes
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
-from shufflesum.privacy import Guarantee
+from shufflesum.privacy import Guarantee, NoiseDistribution
 from shufflesum.protocol import Analyzer, Randomizer, shuffle
 from shufflesum.reports import Reports
 from shufflesum.rounds import RoundCounter
@@ -43,6 +43,7 @@ __all__ = [
     "L2BallEstimate",
     "Moments",
     "MultiChoice",
+    "NoiseDistribution",
     "NoisyCounts",
     "NoisySlots",
     "OneBit",

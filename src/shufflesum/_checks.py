@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from numbers import Real
 from typing import NoReturn, SupportsIndex
@@ -44,10 +45,34 @@ def check_size(name: str, value: int, least: int, most: int) -> None:
         raise ParameterError("out-of-range", f"{name} is {value}; it must lie between {least} and {most}")
 
 
-def check_number(name: str, value: float) -> None:
-    """Refuse what is no real number, naming it."""
+def check_number(
+    name: str,
+    value: float,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Refuse what is no real number, or not in range, naming it."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ParameterError("wrong-type", f"{name} is {value!r}; it must be a number")
+    number = float(value) if isinstance(value, np.floating) else value  # a float32 would make limits its own
+    limits = {
+        f"at least {least}": least is None or number >= least,
+        f"above {above}": above is None or number > above,
+        f"at most {most}": most is None or number <= most,
+        "finite" if below == math.inf else f"below {below}": below is None or number < below,
+    }
+    if not all(limits.values()):
+        asked = " and ".join(limit for limit in limits if not limit.endswith("None"))
+        raise ParameterError("out-of-range", f"{name} is {value}; it must be {asked}")
+
+
+def set_fields(made: object, **fields: object) -> None:
+    """Set fields of a frozen value while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from shufflesum.errors import Problem
+from shufflesum.errors import FileError, Problem
 
 _File = TypeVar("_File")
 _CHECKSUM = 64 + len('"}\n')
@@ -66,6 +67,14 @@ def agree(stated: Any, true: Any, scale: float = 0.0) -> bool:
     if isinstance(stated, float) and isinstance(true, float):
         return math.isclose(stated, true, rel_tol=1e-6, abs_tol=1e-9 * scale)
     return type(stated) is type(true) and bool(stated == true)
+
+
+def read_file(path: str | Path, what: str) -> bytes:
+    """All bytes of a file; `what` it is, for the refusal."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FileError("unreadable", f"cannot read {what} {path}: {error.strerror or error}") from error
 
 
 def encode_checked(format: str, content: Mapping[str, Any]) -> str:

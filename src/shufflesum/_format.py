@@ -73,7 +73,12 @@ def number(value: float, error: float, rounding: str = ROUND_HALF_EVEN) -> str:
 
 
 def plus_minus(value: float, wide: float, *, whole: bool = False) -> str:
-    """A value and what may lie on either side of it, which is rounded up: 42,189 ± 160; users are whole numbers."""
+    """A value and what may lie on either side of it, which is rounded up: 42,189 ± 160; users are whole numbers.
+
+    Both have the same decimals: 44.40 ± 0.20.
+    """
+    if not whole and wide < 10:
+        return f"{number(value, wide)} ± {number(wide, wide, ROUND_CEILING)}"
     either = math.ceil(wide) if whole and math.isfinite(wide) else wide
     return f"{number(value, max(wide, 10.0) if whole else wide)} ± {plain(either, 2, ROUND_CEILING)}"
 
@@ -94,7 +99,7 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     if not shortest.is_finite():
         return str(value)
     rounded = Context(prec=digits, rounding=rounding).plus(shortest)
-    text = f"{rounded:g}" if -5 < rounded.adjusted() < 7 else f"{rounded:e}"
+    text = f"{rounded:,f}" if -5 < rounded.adjusted() < 7 else f"{rounded.normalize():e}"
     return text.replace("e+", "e")
 
 

@@ -16,8 +16,8 @@ from shufflesum._checks import check_size
 from shufflesum._machine import Workers, cores
 from shufflesum.budget import Budget
 from shufflesum.domains import Domain, Missing, MissingOrDrop, Prepared, users_rows
-from shufflesum.domains.bounds import default_bounds_named
-from shufflesum.domains.frames import BATCH_VALUES, columns_of, library_of, select_columns, split_column
+from shufflesum.domains.bounds import explicit_bounds
+from shufflesum.domains.frames import BATCH_VALUES, FrameRows, columns_of, library_of, select_columns, split_column
 from shufflesum.domains.labels import present, taken, without_case
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import AnyEstimate, adjusted_by
@@ -66,8 +66,9 @@ def aggregate(
     counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
-    unbounded = plan is None and domain is None and choices.get("bounds") is None
-    require_bounds(clip=clip, unbounded=unbounded)
+    numbers = domain.numbers if isinstance(domain, Domain) else None
+    default = domain is None or (numbers is not None and numbers.default_bounds)
+    unbounded = plan is None and choices.get("bounds") is None and default
     library = library_of(arrays)
     if plan is None:
         arrays = _chosen(arrays, group_by, choices.get("columns"))
@@ -86,7 +87,7 @@ def aggregate(
         rows = without_case(getattr(plan.domain, "labels", None))(rows)
     filled: Missing = "refuse" if missing == "drop" else missing
     prepared = Prepared(plan.domain, rows, clip, filled, 0)
-    with default_bounds_named(unbounded):
+    with explicit_bounds(unbounded, clip=clip):
         estimate = aggregate_rows(
             lambda: prepared.parts(max(1, BATCH_VALUES // plan.domain.entries)),
             plan,
@@ -98,16 +99,6 @@ def aggregate(
             round_number=round_number,
         )
     return without_rows(replace(estimate, library=library if library != "pyarrow" else None), missing, left_out)
-
-
-def require_bounds(*, clip: bool, unbounded: bool) -> None:
-    """Refuse to clip to bounds that nobody gave."""
-    if clip and unbounded:
-        raise ParameterError(
-            "missing-argument",
-            "clip=True moves values to the nearest bound, but no bounds were given; say what values can be (bounds=), "
-            "such as 0 to 120",
-        )
 
 
 def complete_rows(rows: Any, missing: MissingOrDrop) -> tuple[Any, int]:
@@ -141,11 +132,7 @@ def _planned(
         lacking = "epsilon" if epsilon is None else "delta"
         raise ParameterError("missing-argument", f"{lacking} is missing; give epsilon and delta, or a plan")
     if domain is None:
-        values = users_rows(values)
-        if values.ndim == 0 or len(values) == 0:
-            raise DataError(
-                "no-rows", f"arrays has shape {values.shape}; one array for each of at least one user is expected"
-            )
+        values, _ = users_numbers(values)
         shape = values.shape[1:] if shape is None else shape
     asked = domain_of(domain, shape, None, choices.get("columns"))
     rows = asked.rows(values)
@@ -154,6 +141,17 @@ def _planned(
     rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("bounds", "columns")}
     rest.setdefault("noise_by", "curator")
     return make_plan(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows, left_out
+
+
+def users_numbers(values: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Arrays of at least one user, and what a table of them calls the entries of vectors."""
+    rows = users_rows(values)
+    if rows.ndim == 0 or len(rows) == 0:
+        raise DataError(
+            "no-rows", f"values have shape {rows.shape}; one array for each of at least one user is expected"
+        )
+    names = rows.names if isinstance(rows, FrameRows) else None
+    return rows, names if names and rows.shape[1:] == (len(names),) else None
 
 
 def _chosen(arrays: Any, group_by: Any, columns: Sequence[str] | None) -> Any:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
 from shufflesum._format import downwards, percent, upwards
-from shufflesum.aggregation import aggregate_rows, complete_rows, round_of
+from shufflesum.aggregation import aggregate_rows, complete_rows, round_of, users_numbers
 from shufflesum.budget import Budget, compose
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning, warn
-from shufflesum.domains import Categories, MultiChoice, real_array, users_rows
-from shufflesum.domains.counts import WIDE_BINS, BinBounds, Binned, check_cover
-from shufflesum.domains.frames import FrameRows, batches_of
+from shufflesum.domains import Categories, MultiChoice, real_array
+from shufflesum.domains.counts import WIDE_BINS, BinBounds, Binned
+from shufflesum.domains.frames import batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.estimate import BaseEstimate, tail_of
 from shufflesum.planning import PlanOptions, warn_if_uninformative
@@ -149,13 +149,11 @@ def suggest_bounds(
     composition; `choices` are arguments of `shufflesum.plan` for it. `share=1` spends all on bounds. In a `budget` the
     first plan is begun before anything is drawn; the main one is when it is run (`aggregate` with the same budget).
     """
-    check_cover(cover)
+    check_number("cover", cover, above=0, most=1)
     tail_of(level)
-    rows = users_rows(values)
-    if rows.ndim == 0 or len(rows) == 0:
-        raise DataError("no-rows", f"values has shape {rows.shape}; at least one user's are expected")
-    if isinstance(rows, FrameRows) and rows.names and rows.shape[1:] == (len(rows.names),):
-        choices.setdefault("columns", rows.names)
+    rows, names = users_numbers(values)
+    if names is not None:
+        choices.setdefault("columns", names)
     rows, _ = complete_rows(rows, missing)
     choices.setdefault("noise_by", "curator")
     plans = plan_bounds(
@@ -182,11 +180,7 @@ def plan_bounds(
     **choices: Unpack[PlanOptions],
 ) -> TwoPlans:
     """The two plans of `suggest_bounds`, before anything is asked: neither depends on any data."""
-    check_number("share", share)
-    if not 0 < share <= 1:
-        raise ParameterError(
-            "out-of-range", f"share is {share}; it must be a part of the budget, above 0 and at most 1"
-        )
+    check_number("share", share, above=0, most=1)
     if choices.get("bounds") is not None:
         raise ParameterError("conflicting-arguments", "bounds are what is looked for; leave them out, or give bins")
     edges = Categories(bins=WIDE_BINS if bins is None else bins).bins

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,68 +106,53 @@ def warn(warning: Warning | str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(warning, category, stacklevel=level)
 
 
-def of_guarantee(epsilon: float, delta: float, users: int) -> tuple[ShufflesumWarning, ...]:
+def of_guarantee(epsilon: float, delta: float, users: int) -> Iterator[ShufflesumWarning]:
     """What is weak about a guarantee that holds."""
-    found: list[ShufflesumWarning] = []
     if delta * users >= 1:
-        found.append(
-            LargeDeltaWarning(
-                f"delta {upwards(delta)} is 1/users ({downwards(1 / users)}) or more, so that somebody's data may "
-                "be revealed: lower delta"
-            )
+        yield LargeDeltaWarning(
+            f"delta {upwards(delta)} is 1/users ({downwards(1 / users)}) or more, so that somebody's data may "
+            "be revealed: lower delta"
         )
     if epsilon > _LARGE_EPSILON:
-        found.append(
-            LargeEpsilonWarning(
-                f"epsilon {upwards(epsilon)} is above {_LARGE_EPSILON:g}: an outcome may become e^{upwards(epsilon)} "
-                "times as likely by what one user holds, which is next to no promise: lower epsilon"
-            )
+        yield LargeEpsilonWarning(
+            f"epsilon {upwards(epsilon)} is above {_LARGE_EPSILON:g}: an outcome may become e^{upwards(epsilon)} "
+            "times as likely by what one user holds, which is next to no promise: lower epsilon"
         )
-    return tuple(found)
 
 
-def of_columns(columns: Sequence[str] | None) -> tuple[ShufflesumWarning, ...]:
+def of_columns(columns: Sequence[str] | None) -> Iterator[ShufflesumWarning]:
     """Columns of numbers that are identifiers by their names."""
     found = [name for name in columns or () if _IDENTIFIER.fullmatch(name) or name.lower() in ("id", "index")]
-    if not found:
-        return ()
-    return (
-        IdentifierColumnWarning(
+    if found:
+        yield IdentifierColumnWarning(
             f"column {found[0]!r} has the name of an identifier, whose mean says nothing: leave it out (columns=), "
-            "or say that it tells users apart (--user-column)"
-        ),
-    )
+            "or, in a file, let it tell users apart (user_column=)"
+        )
 
 
-def large_other(share: float, deviation: float) -> tuple[ShufflesumWarning, ...]:
+def large_other(share: float, deviation: float) -> Iterator[ShufflesumWarning]:
     """Where certainly more than a fifth of the users hold none of the labels."""
-    if share - 2 * deviation <= _MUCH:
-        return ()
-    return (
-        LargeOtherWarning(
+    if share - 2 * deviation > _MUCH:
+        yield LargeOtherWarning(
             f"about {100 * share:.0f} % of the users hold none of the labels: look at how labels are written "
             "(ignore_case=True), or list more of them"
-        ),
-    )
+        )
 
 
-def unreported(missing: NDArray[np.bool_], name: Callable[[int], str]) -> tuple[ShufflesumWarning, ...]:
+def unreported(missing: NDArray[np.bool_], name: Callable[[int], str]) -> Iterator[ShufflesumWarning]:
     """Coordinates without any report."""
     found = np.flatnonzero(missing)
-    if not len(found):
-        return ()
-    others = f" nor {len(found) - 1} others" if len(found) > 1 else ""
-    return (
-        UnreportedCoordinateWarning(
+    if len(found):
+        others = f" nor {len(found) - 1} others" if len(found) > 1 else ""
+        yield UnreportedCoordinateWarning(
             f"nobody reported {name(int(found[0]))}{others}: no estimate there (NaN); more users or more coordinates "
             "per user would help"
-        ),
-    )
+        )
 
 
 def at_the_edge(
     mean: _Floats, deviation: _Floats, name: Callable[[int], str], *, named: bool, clipped: bool
-) -> tuple[ShufflesumWarning, ...]:
+) -> Iterator[ShufflesumWarning]:
     """Means, as parts of the range of their bounds, that are at an end of it, beyond it, or too close to tell.
 
     Values within bounds have a mean inside. One at an end says that nearly all values were moved there, where they may
@@ -180,35 +165,31 @@ def at_the_edge(
         low, high = narrow & (mean <= _AT * deviation), narrow & (mean >= 1 - _AT * deviation)
     found = np.flatnonzero(low | high)
     if not len(found) or (not named and 2 * len(found) < np.count_nonzero(np.isfinite(mean))):
-        return ()
+        return
     first = int(found[0])
     end = "lower" if low[first] else "upper"
     more = f", as are {len(found) - 1:,} of {len(mean) - 1:,} others" if len(found) > 1 else ""
+    each = ", for each column (bounds={'NAME': (LO, HI)})" if named else ""
     if not clipped or deviation[first] > _SURE:
-        return (
-            EdgeOfBoundsWarning(
-                f"the estimate of {name(first)} cannot be told from the {end} end of its bounds{more}: bounds are far "
-                "too wide, or users too few; narrower public bounds, more users or a larger epsilon would help"
-            ),
+        yield EdgeOfBoundsWarning(
+            f"the estimate of {name(first)} cannot be told from the {end} end of its bounds{more}: bounds are far "
+            f"too wide, or users too few; narrower public bounds{each}, more users or a larger epsilon would help"
         )
-    return (
-        EdgeOfBoundsWarning(
-            f"the estimate of {name(first)} is at the {end} end of its bounds or beyond{more}: bounds are probably "
-            "too narrow (values beyond are clipped) or far too wide; look at what values can be, and plan anew"
-        ),
-    )
+    else:
+        yield EdgeOfBoundsWarning(
+            f"the estimate of {name(first)} is at the {end} end of its bounds or beyond{more}: either the bounds "
+            "are far too wide, or nearly all values lie beyond that end and were clipped; choose public bounds closer "
+            f"to what values can be{each}"
+        )
 
 
-def uninformative(mean: _Floats, deviation: _Floats) -> tuple[ShufflesumWarning, ...]:
+def uninformative(mean: _Floats, deviation: _Floats) -> Iterator[ShufflesumWarning]:
     """Where intervals of 95 % of at least half of all means, as parts of their range, cover all that is possible."""
     known = np.isfinite(mean)
     reach = 1.96 * deviation[known]
     many = int(np.count_nonzero((mean[known] <= reach) & (mean[known] >= 1 - reach)))
-    if many == 0 or 2 * many < len(reach):
-        return ()
-    return (
-        UninformativeEstimateWarning(
+    if many and 2 * many >= len(reach):
+        yield UninformativeEstimateWarning(
             f"of {many:,} of {len(reach):,} entries the interval covers the whole range: they say nothing; more users, "
             "a larger epsilon or fewer coordinates would help"
-        ),
-    )
+        )

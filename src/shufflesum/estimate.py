@@ -16,20 +16,19 @@ import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import check_choice, check_number
-from shufflesum._documents import decode_checked, encode_checked, problem_of
+from shufflesum._documents import decode_checked, encode_checked, problem_of, read_file
 from shufflesum._format import Z_95, Shown, between, counted, evenly, number, percent, plus_minus
 from shufflesum._machine import replace_file
 from shufflesum.cautions import ShufflesumWarning
-from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
+from shufflesum.errors import FileError, MissingExtraError, PlanError, ShufflesumError
 from shufflesum.mechanisms.mechanism import Combined, Means, Target
 from shufflesum.privacy import honest_users
 
@@ -41,6 +40,8 @@ Floats = NDArray[np.float64]
 
 AnyEstimate: TypeAlias = Any
 """An estimate of the kind that the plan's domain has, with the methods of that kind; always a `BaseEstimate`."""
+
+_E = TypeVar("_E", bound="BaseEstimate")
 
 Adjustment: TypeAlias = Literal["clipped", "midpoint", "dropped"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("clipped", "midpoint", "dropped")
@@ -106,6 +107,11 @@ class BaseEstimate(ABC):
         return None
 
     @property
+    def beside(self) -> tuple[BaseEstimate, ...]:
+        """Other estimates of the same table that people see with it; files of its numbers hold them as well."""
+        return ()
+
+    @property
     def words(self) -> list[str] | None:
         """The words that were asked for, which a file of it keeps; None where none were."""
         return None
@@ -115,6 +121,10 @@ class BaseEstimate(ABC):
         return []
 
     # ---- what all have
+
+    def read_as(self, kind: type[_E], **further: Any) -> _E:
+        """The same table as another kind of estimate, with what that needs further."""
+        return kind(**{each.name: getattr(self, each.name) for each in fields(BaseEstimate)}, **further)
 
     def to_table(self, level: float = 0.95) -> EstimateTable:
         """One row for each estimated number: name, value, std_error, lower, upper, users, notes (`EstimateTable`)."""
@@ -146,7 +156,21 @@ class BaseEstimate(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the whole estimate, its plan with it, as a checksummed JSON file for `load`."""
-        save_estimate(self, path)
+        content = {
+            "plan": self.plan.summary(),
+            "round": int(self.round_number),
+            "users": int(self.users),
+            "rejected_reports": int(self.rejected),
+            "why_broken": self.broken,
+            "words": self.words,
+            "table": table_to_json(self.table),
+        }
+        content |= {"adjusted": list(self.adjusted)} if self.adjusted else {}
+        content |= {"left_out": int(self.left_out)} if self.left_out else {}
+        try:
+            replace_file(Path(path).resolve(), encode_checked(_FORMAT, content))  # a link keeps pointing to the file
+        except OSError as error:
+            raise FileError("unwritable", f"{path}: cannot be written: {error.strerror or error}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -222,11 +246,11 @@ class BaseEstimate(ABC):
     @property
     def _bounds(self) -> tuple[Floats, Floats] | None:
         """The public bounds of the entries of a vector; None where entries have none of their own."""
-        box = self.plan.domain.numbers
-        if box is None or box.structure.mixes or len(box.shape) != 1:
+        numbers = self.plan.domain.numbers
+        if numbers is None or numbers.structure.mixes or len(numbers.shape) != 1:
             return None
-        lower = np.broadcast_to(box.lower, box.shape)
-        return lower, lower + box.width
+        lower = np.broadcast_to(numbers.lower, numbers.shape)
+        return lower, lower + numbers.width
 
     @property
     def _means(self) -> Means:
@@ -330,9 +354,7 @@ class Linear:
 
 def tail_of(level: float, together: int = 1) -> float:
     """What may lie beyond either end of an interval of this level, where so many must hold together (union bound)."""
-    check_number("confidence level", level)
-    if not 0 < level < 1:
-        raise ParameterError("out-of-range", f"confidence level is {level}; it must lie strictly between 0 and 1")
+    check_number("confidence level", level, above=0, below=1)
     return (1 - level) / 2 / together
 
 
@@ -406,6 +428,8 @@ class EstimateTable:
     """The public bounds of the entries of one array, where they are numbers with bounds."""
     named: bool = False
     """Whether names are those of columns, and not places in an array."""
+    indexed: bool = True
+    """Whether rows have places in an array of users' numbers; numbers of users never have."""
 
     def __len__(self) -> int:
         return len(self.value)
@@ -428,7 +452,7 @@ class EstimateTable:
         times = max(1, len(self.groups))
         if self.groups:
             found["group"] = np.repeat(np.array(self.groups, dtype=np.str_), self.entries)
-        if not self.of_users:
+        if self.indexed and not self.of_users:
             found |= {f"index_{axis}": np.tile(at.ravel(), times) for axis, at in enumerate(np.indices(self.shape))}
         found["name"] = np.tile(np.array(self.names_of(range(self.entries)), dtype=np.str_), times)
         for name in ("value", "std_error", "lower", "upper", "users", "notes"):
@@ -448,9 +472,9 @@ class EstimateTable:
 
     def with_names(self, names: Sequence[str] | None) -> EstimateTable:
         """The same with these names of its entries; as it is where there are none, or not as many as entries."""
-        if names is None or len(names) != self.entries:
+        if names is None or len(names) != self.entries or not self.indexed:
             return self
-        return replace(self, names_of=partial(_pick, names))
+        return replace(self, names_of=lambda places: [names[place] for place in places])
 
     def labels(self, places: Sequence[int]) -> list[str]:
         """What these rows are called: by group and name where there are both."""
@@ -467,7 +491,7 @@ class EstimateTable:
         evenly spaced ones.
         """
         if self.of_users:
-            return list(range(len(self))) if len(self) <= most else self.largest(most)
+            return _largest(self.value, most)
         if not self.groups:
             return evenly(len(self), most)
         each = evenly(self.entries, max(1, most // min(len(self.groups), 10)))
@@ -533,6 +557,8 @@ class EstimateTable:
             return [str(self.notes[place]), ""]
         digits = max(wide, 10.0) if self.of_users else wide
         ends = between(float(self.lower[place]), float(self.upper[place]), digits)
+        if np.isnan(self.std_error[place]):  # an interval from edge to edge lies anyhow around its value
+            return [number(value, wide), ends]
         return [plus_minus(value, wide, whole=self.of_users), ends]
 
     def _beside(self, place: int) -> list[str]:
@@ -540,10 +566,6 @@ class EstimateTable:
             return []
         _, times, unit = self.beside
         return [f"{number(times * float(self.value[place]), times * self.half_width(place))}{unit}"]
-
-
-def _pick(names: Sequence[str], places: Sequence[int]) -> list[str]:
-    return [names[place] for place in places]
 
 
 def _largest(values: Floats, most: int) -> list[int]:
@@ -579,36 +601,11 @@ _FORMAT = "shufflesum-estimate-1"
 _FIELDS = {"plan", "round", "users", "rejected_reports", "why_broken", "words", "table"}
 
 
-def save_estimate(estimate: BaseEstimate, path: str | Path) -> None:
-    """Write the estimate; the file appears whole or not at all."""
-    content = {
-        "plan": estimate.plan.summary(),
-        "round": int(estimate.round_number),
-        "users": int(estimate.users),
-        "rejected_reports": int(estimate.rejected),
-        "why_broken": estimate.broken,
-        "words": estimate.words,
-        "table": table_to_json(estimate.table),
-    }
-    if estimate.adjusted:
-        content["adjusted"] = list(estimate.adjusted)
-    if estimate.left_out:
-        content["left_out"] = int(estimate.left_out)
-    final = Path(path).resolve()  # a link keeps pointing to the file that is replaced
-    try:
-        replace_file(final, encode_checked(_FORMAT, content))
-    except OSError as error:
-        raise FileError("unwritable", f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def load_estimate(path: str | Path) -> BaseEstimate:
     """The estimate that was saved, of its own kind; refused where anything in the file cannot be."""
     from shufflesum.plans import Plan  # estimates stand below plans, which know their domains
 
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError("unreadable", f"{path}: cannot be read: {error.strerror or error}") from error
+    data = read_file(path, "estimate")
     try:
         content = decode_checked(data, _FORMAT)
     except ValueError as error:
@@ -621,7 +618,7 @@ def load_estimate(path: str | Path) -> BaseEstimate:
     try:
         plan = Plan.from_json(json.dumps(content["plan"]))
     except PlanError as error:
-        raise PlanError(error.problem, f"{path}: {error}") from error
+        raise error.at(path) from error
     try:
         return _estimate(plan, content)
     except ShufflesumError as error:

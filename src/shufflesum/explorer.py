@@ -109,11 +109,11 @@ class Question:
         if self.margin is None:
             assert self.epsilon is not None
             return plan(users=self.users, epsilon=self.epsilon, **self.arguments())
-        part, box = self.margin / 100, self.domain.numbers
+        part, numbers = self.margin / 100, self.domain.numbers
         margin: Any = part
-        if box is not None:
-            widths = (part * box.width).tolist()
-            margin = min(widths) if box.columns is None else dict(zip(box.columns, widths, strict=True))
+        if numbers is not None:
+            widths = (part * numbers.width).tolist()
+            margin = min(widths) if numbers.columns is None else dict(zip(numbers.columns, widths, strict=True))
         return plan_for_error(margin=margin, users=self.users, **self.arguments())
 
 

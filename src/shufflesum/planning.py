@@ -19,11 +19,12 @@ from shufflesum._search import bracket
 from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning, warn
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domains import Arrays, BoundsLike, Categories, Domain, Structure
+from shufflesum.domains.bounds import DEFAULT_BOUNDS
 from shufflesum.encodings import Levels
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import MECHANISMS
 from shufflesum.mechanisms.mechanism import Candidate, Mechanism, NoiseBy, Search
-from shufflesum.plans import Plan, check_assumed_std, encodes, encoding_for
+from shufflesum.plans import Plan, encodes, encoding_for
 from shufflesum.privacy import Accountant, Guarantee
 
 Shape: TypeAlias = int | Sequence[int] | Structure
@@ -88,7 +89,7 @@ def plan(
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
     asked = domain_of(domain, shape, bounds, columns)
     if assumed_std is not None:
-        check_assumed_std(assumed_std)
+        check_number("assumed_std", assumed_std, least=0, below=math.inf)
         if not any(isinstance(one, Levels) and one.scale is not None for one in asked.encodings()):
             raise ParameterError(
                 "impossible-combination", f"assumed_std means nothing for {type(asked).__name__}; leave it out"
@@ -167,7 +168,7 @@ def domain_of(
         given = (len(columns) if shape is None else shape) if columns is not None else shape
         if isinstance(given, Domain):
             raise ParameterError("wrong-type", f"shape is {type(given).__name__}, a domain; pass it as domain=")
-        return Arrays(() if given is None else given, (0.0, 1.0) if bounds is None else bounds, columns)
+        return Arrays(() if given is None else given, DEFAULT_BOUNDS if bounds is None else bounds, columns)
     if isinstance(domain, list | tuple):
         domain = Categories(domain)
     if not isinstance(domain, Domain):
@@ -256,7 +257,7 @@ def plan_for_error(
             raise ParameterError("conflicting-arguments", "assumed_std goes with target_error, not with margin")
         asked = domain_of(domain, shape, choices.get("bounds"), choices.get("columns"))
         target_error = _squared_and_summed(margin, asked)
-    _check_error("target_error", target_error)
+    check_number("target_error", target_error, above=0, below=math.inf)
     if (users is None) == (epsilon is None):
         raise ParameterError(
             "conflicting-arguments",
@@ -311,17 +312,11 @@ def plan_for_error(
     return found[enough]
 
 
-def _check_error(name: str, error: float) -> None:
-    check_number(name, error)
-    if not 0 < error < math.inf:
-        raise ParameterError("out-of-range", f"{name} is {error}; it must be positive and finite")
-
-
 def _squared_and_summed(margin: float | Mapping[str, float], domain: Domain) -> float:
     """The largest target at which every margin is kept; all errors are the same part of their widths."""
-    box = domain.numbers
+    numbers = domain.numbers
     if isinstance(margin, Mapping):
-        columns = None if box is None else box.columns
+        columns = None if numbers is None else numbers.columns
         if columns is None or set(margin) != set(columns):
             named = "have no names" if columns is None else f"are {str(list(columns))[:200]}"
             raise ParameterError(
@@ -333,11 +328,11 @@ def _squared_and_summed(margin: float | Mapping[str, float], domain: Domain) -> 
     else:
         each = [margin]
     for error in each:
-        _check_error("margin", error)
-    if box is None:
+        check_number("margin", error, above=0, below=math.inf)
+    if numbers is None:
         return (each[0] / Z_95) ** 2 * domain.dimension
-    part = float(np.min(np.array(each) / box.width)) / Z_95
-    return float(part**2 * np.sum(box.width**2) * domain.dimension / box.dimension)
+    part = float(np.min(np.array(each) / numbers.width)) / Z_95
+    return float(part**2 * np.sum(numbers.width**2) * domain.dimension / numbers.dimension)
 
 
 def _in_the_words_asked(
@@ -347,10 +342,10 @@ def _in_the_words_asked(
     if domain is None or margin is None:
         return f"a squared error of {target:.4g}{_at_best(least)}"
     times = math.sqrt(least / target)  # all errors are the same part of their widths, and at the target one just fits
-    box = domain.numbers
+    numbers = domain.numbers
     if isinstance(margin, Mapping):
-        assert box is not None  # `_squared_and_summed` saw to it
-        widths = dict(zip(box.columns, box.width.tolist(), strict=True))
+        assert numbers is not None  # `_squared_and_summed` saw to it
+        widths = dict(zip(numbers.columns, numbers.width.tolist(), strict=True))
         part = times * min(margin[name] / width for name, width in widths.items())
         missed = [name for name, width in widths.items() if part * width > margin[name]]
         each = [f"{margin[name]:g} of {name}{_at_best(part * widths[name], '± ')}" for name in missed[:_NAMED]]

@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 
 from shufflesum._checks import check_number, check_size, shown
-from shufflesum._documents import agree, decode_once, problem_of
+from shufflesum._documents import agree, decode_once, problem_of, read_file
 from shufflesum._format import Shown, counted
 from shufflesum.cautions import ShufflesumWarning, of_columns, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import Domain, domain_from_json
-from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ShufflesumError
+from shufflesum.errors import MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import MECHANISMS, mechanism_from_json, mechanism_to_json
 from shufflesum.mechanisms.mechanism import ExpectedError, Mechanism, NoiseBy
 from shufflesum.privacy import Accountant, Guarantee, PrivacyAccountant
@@ -107,8 +107,8 @@ class Plan:
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What is weak about the guarantee, though it holds, and columns that are no quantities by their names."""
         numbers = self.domain.numbers
-        named = of_columns(None if numbers is None else numbers.columns)
-        return named if self.accountant == "none" else (*of_guarantee(self.epsilon, self.delta, self.users), *named)
+        claimed = () if self.accountant == "none" else of_guarantee(self.epsilon, self.delta, self.users)
+        return *claimed, *of_columns(None if numbers is None else numbers.columns)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ class Plan:
 
     def error_at_std(self, assumed_std: float) -> ExpectedError:
         """The same for the worst data whose users differ by so much: their standard deviation in every coordinate."""
-        check_assumed_std(assumed_std)
+        check_number("assumed_std", assumed_std, least=0, below=math.inf)
         return self.mechanism.expected_error(self.encoding, self.users, assumed_std)
 
     @cached_property
@@ -293,10 +293,7 @@ class Plan:
             "cells": self.cells,
             "reports": self.reports,
             "expected_error": {
-                "sampling": _finite_or_none(error.sampling),
-                "rounding": _finite_or_none(error.rounding),
-                "noise": _finite_or_none(error.noise),
-                "total": _finite_or_none(error.total),
+                name: _finite_or_none(getattr(error, name)) for name in ("sampling", "rounding", "noise", "total")
             },
             "local_epsilon": _finite_or_none(self.local_epsilon),
             "bytes_per_user": self.bytes_per_user,
@@ -355,14 +352,11 @@ class Plan:
     @staticmethod
     def load(path: str | Path) -> Plan:
         """Read a plan file; see `from_json`."""
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            raise FileError("unreadable", f"cannot read plan {path}: {error.strerror or error}") from error
+        text = read_file(path, "plan")
         try:
             return Plan.from_json(text)
         except PlanError as error:
-            raise PlanError(error.problem, f"{path}: {error}") from error
+            raise error.at(path) from error
 
 
 def check_plan(plan: Plan) -> Plan:
@@ -482,15 +476,6 @@ def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:
 def encodes(domain: Domain, mechanism: type[Mechanism]) -> bool:
     """Whether a mechanism takes one of the domain's encodings."""
     return any(isinstance(encoding, mechanism.accepts) for encoding in domain.encodings())
-
-
-def check_assumed_std(assumed_std: float) -> None:
-    """Refuse what is no standard deviation."""
-    check_number("assumed_std", assumed_std)
-    if not 0 <= assumed_std < math.inf:
-        raise ParameterError(
-            "out-of-range", f"assumed_std is {assumed_std}; it must be a standard deviation, at least 0 and finite"
-        )
 
 
 def _finite_or_none(value: float | None) -> float | None:

@@ -246,10 +246,10 @@ def _worst(plan: Plan, users: int) -> float | None:
 
 def _widths(domain: Domain) -> _Floats | None:
     """The widths of the bounds of a user's entries, where they are not all the same."""
-    box = domain.numbers
-    if box is None or box.bounds.uniform or box.dimension != math.prod(box.shape):
+    numbers = domain.numbers
+    if numbers is None or numbers.bounds.uniform or numbers.dimension != math.prod(numbers.shape):
         return None
-    widths: _Floats = box.width
+    widths: _Floats = numbers.width
     return widths
 
 

@@ -36,8 +36,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
+from shufflesum._checks import check_size
 from shufflesum._compiled import uncompiled
-from shufflesum._documents import decode_once, problem_of
+from shufflesum._documents import decode_once, problem_of, read_file
 from shufflesum._machine import cores, process_pool
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import FileError, MissingExtraError, ParameterError, PlanError, ReportsError, ShufflesumError
@@ -244,10 +245,7 @@ class _Workers:
 
     def __init__(self, processes: int | None) -> None:
         self._processes = cores() if processes is None else processes
-        if self._processes < 1:
-            raise ParameterError(
-                "out-of-range", f"processes is {processes}; at least one is needed, or None for one per core"
-            )
+        check_size("processes", self._processes, 1, 1 << 10)
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -256,24 +254,15 @@ class _Workers:
         size = _BLOCK * row_bytes
         if self._processes == 1 or len(rows) <= size:
             return [work(rows)]
-        pool = self._running()
+        with self._lock:
+            pool = self._pool = self._pool or process_pool(self._processes)
         try:
             return list(pool.map(work, [rows[start : start + size] for start in range(0, len(rows), size)]))
         except BrokenProcessPool:  # a process was killed; the rows are still here, so nothing is lost
-            self._drop(pool)
+            with self._lock:
+                self._pool = None if self._pool is pool else self._pool
+            pool.shutdown(wait=False, cancel_futures=True)
             return [work(rows)]
-
-    def _running(self) -> ProcessPoolExecutor:
-        with self._lock:
-            if self._pool is None:
-                self._pool = process_pool(self._processes)
-            return self._pool
-
-    def _drop(self, pool: ProcessPoolExecutor) -> None:
-        with self._lock:
-            if self._pool is pool:
-                self._pool = None
-        pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
         """End the processes; further work starts new ones."""
@@ -384,7 +373,12 @@ class Task:
 
     def __post_init__(self, verify_guarantee: bool) -> None:
         """Refuse what could not be deployed."""
-        _check_name(self.name)
+        name = self.name
+        if not name or len(name) > _MAX_NAME or not name.isprintable() or name != name.strip():
+            raise ParameterError(
+                "out-of-range",
+                f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space around",
+            )
         check_address("shuffler", self.shuffler)
         if self.expires.tzinfo is None or self.expires.microsecond:
             raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
@@ -392,7 +386,7 @@ class Task:
         check_public_key(self.analyzer_key)
         check_unaltered(self.plan)
         self.plan.check_sending()
-        self._mark_verified(False)
+        self.__dict__["_verified"] = False
         if verify_guarantee:
             self.verify()
         elif self.plan.accountant == "none":
@@ -401,19 +395,16 @@ class Task:
     def verify(self) -> None:
         """Compute the plan's guarantee again, unless that was done for this plan; refuse a claim that does not hold."""
         self._verify_plan()
-        self._mark_verified(True)
+        self.__dict__["_verified"] = True
+
+    def _verify_plan(self) -> None:
+        check_unaltered(self.plan)
+        self.plan.verify()
 
     @property
     def verified(self) -> bool:
         """Whether the plan's guarantee was computed again in this process."""
         return bool(self.__dict__["_verified"])
-
-    def _mark_verified(self, verified: bool) -> None:
-        self.__dict__["_verified"] = verified
-
-    def _verify_plan(self) -> None:
-        check_unaltered(self.plan)
-        self.plan.verify()
 
     @property
     def smallest_batch(self) -> int:
@@ -510,14 +501,11 @@ class Task:
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
         """Read a task file; see `from_json`."""
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            raise FileError("unreadable", f"cannot read task {path}: {error.strerror or error}") from error
+        text = read_file(path, "task")
         try:
             return cls.from_json(text, verify=verify)
         except TaskError as error:
-            raise TaskError(error.problem, f"{path}: {error}") from error
+            raise error.at(path) from error
 
     def check_round(self, round_number: int) -> None:
         """Refuse a round that the plan's guarantee does not cover."""
@@ -631,14 +619,6 @@ def _from_hex(text: str) -> bytes:
         raise ParameterError("malformed-key", f"analyzer_key {text[:80]!r} is not hexadecimal") from error
 
 
-def _check_name(name: str) -> None:
-    if not name or len(name) > _MAX_NAME or not name.isprintable() or name != name.strip():
-        raise ParameterError(
-            "out-of-range",
-            f"name is {name[: _MAX_NAME + 1]!r}; it must be 1 to {_MAX_NAME} printable characters, no space around",
-        )
-
-
 def check_address(name: str, url: str) -> None:
     """Refuse what is no plain address of a server, naming it."""
     try:
@@ -646,14 +626,11 @@ def check_address(name: str, url: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
+    plain = url.isascii() and url.isprintable() and not set(url) & set(' ?#\\"<>')
     # A name and password in a file that is handed to every user would be no secret.
-    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not _plain(url):
+    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not plain:
         raise ParameterError(
             "malformed-address",
             f"{name} is {url!r}; it must be a plain address such as https://shuffler.example.org:8443, without a user "
             "name, query or fragment",
         )
-
-
-def _plain(url: str) -> bool:
-    return url.isascii() and url.isprintable() and not set(url) & set(' ?#\\"<>')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tests.refusals import lacking
 
 import shufflesum as ss
 from shufflesum.bounds import SuggestedBounds
-from shufflesum.cli.run import _held, _show_bounds
+from shufflesum.cli.run import _show_bounds
 from shufflesum.domains.counts import BinBounds
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def people(folder: Path) -> str:
 def test_bounds_then_the_main_plan_on_the_same_file(people: str, command: Command) -> None:
     found = command("bounds", people, *PRIVACY, *SURE, "-o", "plan.json")
     assert not lacking(found.out, "age", "income", "users within", "wrote plan.json", "both together have epsilon 1")
-    assert not lacking(found.out, "99.999999% interval", "With 99.999999 % confidence")
+    assert not lacking(found.out, "99.999999 % interval", "With 99.999999 % confidence")
     plan = ss.Plan.load("plan.json")
     assert plan.noise_by == "curator"
     assert 0.9 < plan.epsilon < 1
@@ -63,11 +64,11 @@ def test_bounds_for_programs(people: str, command: Command) -> None:
 
 
 def test_what_is_certain_of_users_within_is_rounded_down(capsys: pytest.CaptureFixture[str]) -> None:
-    column = BinBounds(0.0, 10.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
+    column = BinBounds(0.0, 10_000.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
     plan = ss.plan(users=500, domain=ss.Categories(bins=[0, 5, 10]), epsilon=1, delta=1e-5)
     estimate = ss.aggregate(np.full(500, 3.0), plan=plan)
     _show_bounds(SuggestedBounds((column,), estimate, None, 1.0, 1e-5, ()), (), as_json=False)
-    assert not lacking(capsys.readouterr().out, "98.9% to 100%", "at least 98.9 % of the users")
+    assert not lacking(capsys.readouterr().out, "98.9 % to 100 %", " 10,000 ", "at least 98.9 % of the users")
 
 
 def test_own_bins_are_the_edges_that_bounds_come_from(people: str, command: Command) -> None:
@@ -96,12 +97,14 @@ def test_quantiles_of_numbers_in_bins(people: str, command: Command) -> None:
     bins = ("--categories", "age", "--bins", "0,30,45,55,70,120", "--quantiles", "0.25,0.5")
     document = command("run", people, *PRIVACY, *bins, "--json", "--confidence", "0.99999999").document
     truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
-    for found, q in zip(document["quantiles"], (0.25, 0.5), strict=True):
-        assert found["q"] == q
-        assert found["lower"] <= np.quantile(truth, q, method="inverted_cdf") <= found["upper"]
+    found = document["estimate"]
+    assert found["quantiles"] == [0.25, 0.5]
+    for q, lower, upper in zip((0.25, 0.5), *found["value_interval"], strict=True):
+        assert lower <= np.quantile(truth, q, method="inverted_cdf") <= upper
+    assert len(found["counts"]) == 5  # bins that were asked for are there as well
     assert not lacking(command("run", people, *PRIVACY, *bins).out, "quantile", "0.25", "30 to 45", "45 to 55")
     fine = ("--categories", "income", "--bins", "0,1000001.25,9000000", "--quantiles", "0.5")
-    assert not lacking(command("run", people, *PRIVACY, *fine).out, "0 to 1000001.25")
+    assert not lacking(command("run", people, *PRIVACY, *fine).out, "0 to 1,000,001.25")
 
 
 @pytest.mark.parametrize(
@@ -119,17 +122,33 @@ def test_quantiles_are_refused(people: str, command: Command, arguments: tuple[s
 
 def test_variances_of_columns(people: str, command: Command) -> None:
     arguments = ("--columns", "age", "--bounds", "0:120", "--confidence", "0.99999999")
-    document = command("run", people, "--variance", *PRIVACY, *arguments, "--json").document
+    done = command("run", people, "--variance", *PRIVACY, *arguments, "--json")
+    document = done.estimate
     truth = np.loadtxt(people, delimiter=",", skiprows=1)[:, 0]
     for name, value in (("mean", truth.mean()), ("variance", truth.var()), ("standard_deviation", truth.std())):
         (lower,), (upper,) = document[f"{name}_interval"]
         assert lower <= value <= upper
-    assert json.dumps(document["plan"]["domain"]["columns"]) == '["age", "age squared"]'
+    assert json.dumps(done.document["plan"]["domain"]["columns"]) == '["age", "age squared"]'
     text = command("run", people, "--variance", *PRIVACY, *arguments).out
     assert not lacking(text, "age", "variance", "6,000 users")
-    (line,) = (line for line in text.splitlines() if line.split()[0] == "age")  # in a pipe, however long it is
-    assert line.count(" to ") == 2
-    assert _held(300.0, 298.765432, 301.234567) == ("300.00", "298.76 to 301.24")
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("variance of age "))
+    assert (line.count(" to "), line.count(" ± ")) == (1, 1)
+    assert "99.999999 % interval" in text
+
+
+def test_variances_go_into_files_pages_and_pictures(people: str, command: Command) -> None:
+    asked = ("run", people, "--variance", *PRIVACY, "--bounds", "age=0:120", "--bounds", "income=0:500000", "--clip")
+    done = command(*asked, "-o", "out.csv", "--report", "out.html", "--plot", "out.svg")
+    assert done.code == 0, done.err
+    with open("out.csv", newline="") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    figures = ("mean", "variance", "standard deviation")
+    assert list(rows) == [f"{figure} of {column}" for figure in figures for column in ("age", "income")]
+    for name, row in rows.items():
+        assert float(row["lower"]) <= float(row["value"]) <= float(row["upper"])
+        assert float(row["std_error"]) > 0
+        assert not lacking(Path("out.html").read_text(), name, "Private mean and variance of people.csv", "moved to")
+    assert not lacking(Path("out.svg").read_text(), *rows)
 
 
 def test_variance_refuses_values_out_of_bounds(people: str, command: Command) -> None:

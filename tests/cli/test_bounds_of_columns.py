@@ -147,3 +147,10 @@ def test_an_option_given_twice_is_refused_by_name(command: Command, line: str) -
     done = command(*line.split())
     assert done.code == 2
     assert re.search(r"--(epsilon|header|shuffler|users) is given 2 times; give it once", done.err)
+
+
+def test_an_estimate_at_the_edge_of_wide_bounds_names_bounds_for_each_column(command: Command, folder: Path) -> None:
+    rows = "".join(f"{20 + i % 60},{10 * i}\n" for i in range(8000))
+    (folder / "wide.csv").write_text("age,income\n" + rows)
+    said = command("run", "wide.csv", "--bounds", "0:100000000", "--clip", "--epsilon", "1", "--delta", "1e-6").err
+    assert not lacking(said, "either the bounds are far too wide", "--bounds NAME=LO:HI")

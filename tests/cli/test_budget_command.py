@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import pytest
 from tests.cli.budgets import BUDGET, PRIVACY, RANDOMIZE, USERS, make_task
 from tests.refusals import lacking
 
 import shufflesum as ss
+from shufflesum.cli import COMMANDS, _group
 from shufflesum.errors import FileError
 from shufflesum.wire import Task
 
@@ -345,3 +348,17 @@ def test_a_budget_that_is_missing_or_damaged_stops_everything(command: Command, 
         ("budget", "ask", "budget.db", "--users", "9", "--labels", "3"),
     ):
         assert not lacking(command(*arguments).err, "[damaged]")
+
+
+def test_the_guide_names_the_commands_that_take_a_budget() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    (named,) = re.findall(r"^`--budget FILE`.* is taken by (.*?) and both servers", guide, re.MULTILINE)
+    context = click.Context(_group)
+    for name in re.findall(r"`([^`]+)`", named):
+        assert name.split()[0] in COMMANDS
+        command = _group.get_command(context, name.split()[0])
+        for part in name.split()[1:]:
+            assert isinstance(command, click.Group)
+            command = command.commands[part]
+        assert command is not None
+        assert "--budget" in [option for each in command.params for option in each.opts]

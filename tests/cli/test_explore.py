@@ -43,7 +43,7 @@ def test_what_the_readme_installs_is_all_that_the_page_needs() -> None:
         if name == "shufflesum":
             waiting += [each for extra in own.split(",") for each in project["optional-dependencies"][extra]]
     assert brought >= {"starlette", "uvicorn", "jinja2", "markdown-it-py", "altair", "vl-convert-python"}
-    others = {"httpx", "httptools", "prometheus_client", "structlog", "psycopg", "uvloop"}
+    others = {"httpx", "httptools", "prometheus_client", "structlog", "psycopg", "sqlalchemy", "uvloop"}
     assert not brought & others
     blocked = f"import sys\nfor name in {sorted(others)}: sys.modules[name] = None\n"
     program = blocked + "import uvicorn, shufflesum.cli.plan\nfrom shufflesum.explorer import *"

@@ -408,7 +408,7 @@ def test_the_statement_names_bounds_and_columns_and_says_what_it_leaves_out() ->
         3, bounds=(-1.25, 1e17), mechanism=ss.NoisyCounts.Options(digits=4)
     )
     named = said(2, bounds=([0, 0], [120, 500_000.1]), columns=["age", "income"])
-    assert "Bounds of each number: age: 0 to 120; income: 0 to 500000.1." in named
+    assert "Bounds of each number: age: 0 to 120; income: 0 to 500,000.1." in named
     assert "Every number lies between 0 and 1, in 2 columns (age, income)." in said(2, columns=["age", "income"])
     many = said(30, bounds=(np.zeros(30), np.arange(1, 31)))
     assert "coordinate 0: 0 to 1; coordinate 1: 0 to 2;" in many

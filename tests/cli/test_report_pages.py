@@ -52,7 +52,7 @@ def test_values_that_were_moved_or_filled_in_are_spoken_of_wherever_intervals_ar
     assert "as they were counted" in page
     varied = ("run", people, "--variance", *PRIVACY, "--bounds", "0:1", "--clip", "--missing", "midpoint")
     assert said in command(*varied).out
-    assert command(*varied, "--json").document["adjustment"] == said
+    assert command(*varied, "--json").estimate["adjustment"] == said
 
 
 def test_a_page_of_a_run_holds_all_of_it_and_no_value_of_a_user(command: Command, folder: Path, people: str) -> None:

@@ -115,14 +115,58 @@ def test_quantiles_need_no_bins(command: Command, folder: Path) -> None:
         "0.9999997",
         "--json",
     )
-    for found in done.document["quantiles"]:
-        exact = float(np.quantile(values, found["q"]))
-        assert found["lower"] <= exact <= found["upper"]  # missed with a chance of 1e-6
-        assert abs(found["value"] - exact) < 0.3 * abs(exact)
-    assert abs(done.document["quantiles"][1]["value"] - np.median(values)) < 0.1 * np.median(values)
+    found = done.estimate
+    assert found["quantiles"] == [0.05, 0.5, 0.9]
+    for q, value, lower, upper in zip(found["quantiles"], found["values"], *found["value_interval"], strict=True):
+        exact = float(np.quantile(values, q))
+        assert lower <= exact <= upper  # missed with a chance of 1e-6
+        assert abs(value - exact) < 0.3 * abs(exact)
+    assert abs(found["values"][1] - np.median(values)) < 0.1 * np.median(values)
+    assert "counts" not in found  # nobody asked for the bins
     shown = command("run", "x.csv", *PRIVACY, "--columns", "income", "--quantiles", "0.5").out
     assert lacking(shown, "20,000 users", "guarantee", "quantile", "0.5") == []
     assert "labels are shown" not in shown
+
+
+QUANTILES = ("--quantiles", "0.5,0.9")
+
+
+def test_files_pages_and_pictures_hold_the_quantiles_that_were_asked_for(command: Command, folder: Path) -> None:
+    (folder / "x.csv").write_text("income\n" + "".join(f"{value}.5\n" for value in range(10_000, 60_000, 25)))
+    outputs = ("-o", "out.csv", "--report", "out.html", "--plot", "out.svg")
+    shown = command("run", "x.csv", *PRIVACY, "--columns", "income", *QUANTILES, *outputs)
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == ["0.5", "0.9"]
+    for row in rows:
+        assert float(row["lower"]) <= float(row["value"]) <= float(row["upper"])
+        ends = f"{float(row['lower']):,.0f} to {float(row['upper']):,.0f}"
+        assert lacking(shown.out, ends) == []
+        assert lacking(Path("out.html").read_text(), ends, "Private quantiles of x.csv") == []
+    assert "e+308" not in Path("out.html").read_text()
+    assert "bins" not in Path("out.svg").read_text()
+
+
+def test_bins_that_were_asked_for_stand_below_their_quantiles(command: Command, folder: Path) -> None:
+    (folder / "x.csv").write_text("age\n" + "".join(f"{age}\n" for age in list(range(90)) * 20))
+    asked = ("run", "x.csv", *PRIVACY, "--categories", "age", "--bins", "0,30,60,120", *QUANTILES)
+    shown = command(*asked, "-o", "out.csv", "--report", "out.html", "--top", "2")
+    assert lacking(shown.out, "2 of 3 labels are shown", "quantile", "30 to 60") == []
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["entry"], row["name"]) for row in rows] == [
+        ("quantile", "0.5"),
+        ("quantile", "0.9"),
+        ("label", "0 to 30"),
+        ("label", "30 to 60"),
+        ("label", "60 to 120"),
+    ]
+    assert (float(rows[0]["lower"]), float(rows[0]["upper"])) == (30, 60)
+    assert rows[0]["share"] == ""
+    assert abs(float(rows[2]["share"]) - 1 / 3) < 0.2
+    assert Path("out.html").read_text().count("<table>") == 2
+    refused = command("run", "x.csv", *PRIVACY, "--columns", "age", *QUANTILES, "--top", "2")
+    assert lacking(refused.err, "[conflicting-arguments]", "--bins") == []
 
 
 def test_capitals_rows_left_out_and_clipping_without_bounds(command: Command, folder: Path) -> None:

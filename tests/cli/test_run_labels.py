@@ -358,7 +358,7 @@ def test_those_left_must_be_enough_for_the_plan(command: Command, folder: Path) 
         "drop",
         "--json",
     )
-    done = command(*asked).document
+    done = command(*asked).estimate
     assert (done["users"], done["adjusted"]) == (500, ["dropped"])
 
 

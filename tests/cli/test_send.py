@@ -17,6 +17,7 @@ from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.service.client import Client, UnreachableError
 from shufflesum.tables.readers import open_table
+from shufflesum.tables.sources import ReadOptions
 from shufflesum.wire import Task, TaskError, generate_private_key
 
 
@@ -133,6 +134,6 @@ def test_labels_come_from_the_user_column(tmp_path: Path, kind: str) -> None:
     else:
         path = tmp_path / "users.parquet"
         parquet.write_table(pa.table({"a": [0.1, 0.3], "who": ["Ada", "Grace"], "b": [0.2, 0.4]}), path)
-    table = open_table(path, user_column=column)
+    table = open_table(path, ReadOptions(user_column=column))
     assert table.shape == (2,)
     assert [label for users in table.users() for label in users.to_pylist()] == ["Ada", "Grace"]

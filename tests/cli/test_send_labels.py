@@ -17,7 +17,8 @@ import shufflesum as ss
 from shufflesum.cli.clients import _row, send_command
 from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
-from shufflesum.tables.readers import open_table, table_selection
+from shufflesum.tables.readers import open_table
+from shufflesum.tables.sources import ReadOptions
 from shufflesum.wire import Task, generate_private_key
 
 
@@ -34,7 +35,7 @@ def survey(tmp_path: Path) -> Path:
 
 
 def held(path: Path, domain: Domain, column: str | None, row: int, columns: list[str] | None = None) -> Any:
-    table = open_table(path, **table_selection(domain, column=column, columns=columns))
+    table = open_table(path, ReadOptions(column=column, columns=columns).for_domain(domain))
     return _row(table, domain, row)
 
 

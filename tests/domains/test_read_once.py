@@ -11,7 +11,8 @@ import pytest
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Domain, labels
-from shufflesum.tables.readers import open_table, rows_of, table_selection
+from shufflesum.tables.readers import open_table, rows_of
+from shufflesum.tables.sources import ReadOptions
 
 LABELS = ["a", "b", "c"] * 400
 TARGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
@@ -52,6 +53,6 @@ def test_an_aggregated_file_is_read_once(tmp_path: Path, readings: list[int]) ->
     file = tmp_path / "answers.csv"
     file.write_text("answer\n" + "\n".join(LABELS))
     plan = ss.plan(users=1200, domain=ss.Categories(["a", "b", "c"]), noise_by="curator", **TARGET)
-    table = open_table(file, **table_selection(plan.domain, column="answer"))
+    table = open_table(file, ReadOptions(column="answer").for_domain(plan.domain))
     assert aggregate_batches(rows_of(table, plan.domain), plan).users == 1200
     assert sum(readings) <= 1200

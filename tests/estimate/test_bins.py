@@ -23,7 +23,7 @@ from tests.value_distributions import SIX_LAWS, too_many_misses, true_quantile
 import shufflesum as ss
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.domains import Categories
-from shufflesum.domains.counts import WIDE_BINS, Binned, CountEstimate
+from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS, Binned, CountEstimate
 from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.plans import Plan
 from shufflesum.testing import SeededSource
@@ -267,3 +267,21 @@ def test_a_quantile_that_falls_on_a_user_is_no_matter_of_rounding() -> None:
     few: Any = SimpleNamespace(users=100)
     assert 0.07 * 100 > 7
     assert Binned._holders(few, 0.07) == (0.07, 0.07)
+
+
+def test_a_quantile_lies_in_its_bin_as_if_users_were_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = SimpleNamespace(mean=np.array([0.25, 0.5, 0.25]))
+    monkeypatch.setattr(Binned, "_means", property(lambda _: parts))
+    plan: Any = None
+    binned = Binned(plan, np.zeros(3, dtype=np.int64), 100, (0.0, 1.0, 2.0, 4.0))
+    assert [binned._value(q) for q in (0.1, 0.5, 0.75, 0.9)] == pytest.approx([0.4, 1.5, 2.0, 3.2])
+
+
+def test_bins_for_quantiles_are_close_to_each_other() -> None:
+    plan: Any = None
+    fine_and_coarse = 18 * 24 + 12  # of either sign, and the largest double
+    assert Binned(plan, np.zeros(0, dtype=np.int64), 1, QUANTILE_BINS).bins == 2 * (fine_and_coarse + 1) - 1
+    assert np.all(np.diff(QUANTILE_BINS) > 0)
+    fine = np.array([edge for edge in QUANTILE_BINS if 1 <= edge <= 1.0001e12])
+    assert fine.size == 12 * 24 + 1  # from 1 to 10^12
+    assert np.max(fine[1:] / fine[:-1]) <= 1.16

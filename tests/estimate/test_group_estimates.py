@@ -160,3 +160,10 @@ def test_half_a_report_is_for_continuity(level: float) -> None:
 
 def test_means_of_groups_at_a_lower_level_would_be_found_out() -> None:
     assert min(coverage_by_few_dummy_reports(trials, 0.4) for trials in (4, 12, 43, 110)) < 0.5
+
+
+def test_sums_without_noise_leave_that_of_the_size() -> None:
+    """T = 40 exactly, C = 100 +- 2: all u with (40 - 100 u)^2 <= z^2 4 u^2."""
+    z = norm.isf(0.025)
+    low, high = fieller(np.asarray(40.0), np.asarray(100.0), np.asarray(0.0), 4.0, np.asarray(1.0), 0.025)
+    np.testing.assert_allclose([low, high], [40 / (100 + 2 * z), 40 / (100 - 2 * z)])

@@ -243,6 +243,16 @@ def test_groups_compare_and_one_with_too_few_users_makes_no_sum() -> None:
     assert lost.interval == (-np.inf, np.inf)
 
 
+@pytest.mark.parametrize("target", ["users", "population"])
+def test_the_error_of_means_of_groups_grows_in_proportion_to_their_weights(target: Any) -> None:
+    estimate = groups().run(1)
+    weights = np.zeros((3, 2))
+    weights[:2] = [[1, 0], [-1, 0]]
+    once, thrice = (estimate.linear(times * weights, target=target) for times in (1, -3))
+    assert thrice.value == pytest.approx(-3 * once.value)
+    assert thrice.standard_error == pytest.approx(3 * once.standard_error)
+
+
 def test_coordinates_that_nobody_reported_matter_where_they_have_a_weight() -> None:
     made = unprotected_plan(users=1, shape=2, coordinates=1, levels=1)
     with pytest.warns(ss.ShufflesumWarning):

@@ -211,3 +211,9 @@ def test_a_printed_table_is_what_people_read() -> None:
     assert printed[0] == "EstimateTable"
     assert [line.split()[0] for line in printed[1:]] == ["label", "yes", "2", "false", "other"]
     assert all("±" in line for line in printed[2:])
+
+
+@pytest.mark.parametrize(("trials", "told"), [(40, ["50 ± 6", "44 to 55"]), (4000, ["-940 ± 54", "-994 to -887"])])
+def test_intervals_of_users_are_told_in_whole_users(trials: int, told: list[str]) -> None:
+    table = count_estimate(Categories(["yes", "no"]), [60, 30], 60, trials, 0.25).to_table()
+    assert table._told(0) == told

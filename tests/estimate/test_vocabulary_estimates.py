@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tests.stat_tests import FALSE_ALARM
 
 from shufflesum.domains import OpenVocabulary
 from shufflesum.domains.open_vocabulary import estimate as vocabulary
-from shufflesum.domains.open_vocabulary.estimate import ResidualLaw, VocabularyEstimate
+from shufflesum.domains.open_vocabulary.estimate import ResidualDistribution, VocabularyEstimate
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.mechanisms import NoisySlots
 from shufflesum.plans import Plan
@@ -110,6 +110,16 @@ def test_the_most_frequent_among_a_list_are_found() -> None:
     assert "Rank" in top.statement
 
 
+def test_users_of_no_listed_word_have_an_interval_whatever_words_errors_have_to_do_with_each_other() -> None:
+    found = crowd(5, 100_000, 30, 256, 8, 100.0).estimate.counts_of(["word 1", "word 2", "word 3", "word 2"])
+    left, low, high = found.not_listed(0.9)
+    assert left == pytest.approx(100_000 - found.counts[:3].sum())
+    assert high - low == pytest.approx(2 * norm.ppf(0.95) * found.count_standard_error[:3].sum())
+    assert any("not on this list" in remark for remark in found.remarks())
+    nobody = crowd(5, 1000, 1, 256, 8, 100.0).estimate.counts_of(["word 0"])
+    assert nobody.not_listed()[1] == 0
+
+
 def test_no_words_and_a_single_text_are_refused() -> None:
     estimate = hashed_estimate(OpenVocabulary(5, 3, KEY), np.ones((3, 5), dtype=np.int64), 10)
     np.testing.assert_array_equal(estimate.report_counts, np.ones((3, 5)))
@@ -134,7 +144,7 @@ def test_the_law_of_what_is_left_is_the_convolution_of_its_rows() -> None:
     residual = np.array([[0.0, 0.0, 1.0, 7.0], [0.0, 2.0, 2.0, 4.0], [1.0, 1.0, 1.0, 9.0]])
     centred = residual - residual.mean(axis=1, keepdims=True)
     sums = (centred[0][:, None, None] + centred[1][None, :, None] + centred[2][None, None, :]).reshape(-1)
-    law = ResidualLaw.of(residual, np.ones_like(residual, dtype=bool))
+    law = ResidualDistribution.of(residual, np.ones_like(residual, dtype=bool))
     for tail in (0.01, 0.1, 0.3):
         less, more = law.ends(tail)
         slack = 0.2  # grid points beside each value
@@ -307,14 +317,58 @@ def test_a_count_is_what_was_subtracted_and_all_that_is_left_of_it(own: float) -
 def test_what_may_miss_at_both_ends_together_is_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     found, asked = crowd(1, 500, 9, 20, 8, 30.0).estimate.counts_of(["word 3"]), list[float]()
 
-    def noted(usual: Callable[[ResidualLaw, float], Any]) -> Callable[[ResidualLaw, float], Any]:
-        def ask(law: ResidualLaw, tail: float) -> Any:
+    def noted(usual: Callable[[ResidualDistribution, float], Any]) -> Callable[[ResidualDistribution, float], Any]:
+        def ask(law: ResidualDistribution, tail: float) -> Any:
             asked.append(tail)
             return usual(law, tail)
 
         return ask
 
-    monkeypatch.setattr(ResidualLaw, "ends", noted(ResidualLaw.ends))
-    monkeypatch.setattr(ResidualLaw, "filled", noted(ResidualLaw.filled))
+    monkeypatch.setattr(ResidualDistribution, "ends", noted(ResidualDistribution.ends))
+    monkeypatch.setattr(ResidualDistribution, "filled", noted(ResidualDistribution.filled))
     found.count_interval(0.9)
     assert sum(asked) == pytest.approx(0.05)
+
+
+def test_the_noise_of_a_words_cells_is_that_of_all_functions() -> None:
+    estimate = hashed_estimate(OpenVocabulary(5, 3, KEY), np.arange(15).reshape(3, 5), 20)
+    assert estimate._noise == pytest.approx(3 * 85 * (1 / 15) * (14 / 15))  # 85 dummy reports over 15 cells
+
+
+def test_a_table_of_buckets_tells_the_users_of_each() -> None:
+    estimate = hashed_estimate(OpenVocabulary(5, 3, KEY), np.arange(15).reshape(3, 5), 20)
+    rows = estimate.to_table()
+    np.testing.assert_allclose(rows.value, np.arange(15) - 85 / 15)
+    np.testing.assert_allclose(rows.further["share"], rows.value / 20)
+    np.testing.assert_allclose(rows.std_error, np.sqrt(85 * (1 / 15) * (14 / 15)))
+
+
+def test_a_value_between_grid_points_is_divided_so_that_the_mean_stays() -> None:
+    residual = np.array([[0.0, 0.3, 1.0, 7.1], [0.0, 2.0, 2.2, 4.9], [1.0, 1.0, 1.7, 9.0]])
+    law = ResidualDistribution.of(residual, np.ones_like(residual, dtype=bool))
+    chances = np.diff(law.below, prepend=0.0)
+    assert chances @ law.values == pytest.approx(0.0, abs=1e-9)
+    variance = float(residual.var(axis=1).sum())
+    assert variance <= chances @ law.values**2 <= variance * (1 + 3 * 0.01**2)
+
+
+def test_the_upper_end_of_a_count_grows_by_what_its_own_reports_may_fill() -> None:
+    """8 functions and 100 buckets: its own cells are met once at most, but for less than a tenth of the tail."""
+    found = crowd(1, 500, 9, 100, 8, 30.0).estimate.counts_of(["word 3"])
+    even = ResidualDistribution(
+        np.array([-10.0, 0.0, 10.0]), np.array([0.01, 0.99, 1.0]), np.array([1.0, 0.99, 0.01]), 8, 100, 5.0, 1.1
+    )
+    assert binom.sf(1, 8, 0.01) < 0.1 * 0.05 < binom.sf(0, 8, 0.01)
+    none = np.zeros(1)
+    low, high = replace(found, others=even, counts=none + 40, subtracted=none, heavier=none).count_interval(0.9)
+    np.testing.assert_allclose(low, (40 - 10) / 1.1)
+    np.testing.assert_allclose(high, (40 + 10) / (1.1 * (1 - 1 / 8)))
+
+
+def test_what_was_subtracted_for_a_word_itself_disturbs_it_not() -> None:
+    """Ten users, alone in their cells and subtracted before: three times the root of the rest is enough again."""
+    table = np.zeros((8, 10))
+    table[:, 0] = 10 / 8
+    buckets, own, residual = np.zeros((1, 8), dtype=np.uint32), np.array([10.0]), np.zeros((8, 10))
+    vocabulary._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2)
+    assert own == pytest.approx([10.0])

@@ -1,4 +1,4 @@
-"""A domain of one's own: an angle in degrees for each user, whose mean direction is estimated.
+"""A domain beside the package's: an angle in degrees for each user, whose mean direction is estimated.
 
 The circle is cut into sectors, and an angle counts for the nearest direction: the mean is off by half a sector at most.
 """

@@ -35,15 +35,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size
+from shufflesum._checks import check_number, check_size
 from shufflesum.audit.findings import Judged, Tested, chances, judged
 from shufflesum.audit.paths import LIGHT, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
-from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.errors import PrivacyError
 from shufflesum.mechanisms.auditing import Attack
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
@@ -137,14 +138,12 @@ def audit(
     """
     check_unaltered(plan)
     plan.verify()
-    if not 0 < confidence < 1:
-        raise ParameterError("out-of-range", f"confidence is {confidence}; it must lie strictly between 0 and 1")
-    if not seconds > 0:
-        raise ParameterError("out-of-range", f"seconds is {seconds}; it must be positive")
+    check_number("confidence", confidence, above=0, below=1)
+    check_number("seconds", seconds, above=0)
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
     client = None if randomize is None and plan.noise_by == "curator" else randomize or Randomizer(plan).randomize
-    count = _tallied(plan) if client is None else _counted(plan, client)
+    count = partial(_tallied, plan) if client is None else partial(_counted, plan, client)
     deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
 
@@ -176,26 +175,18 @@ def audit(
     )
 
 
-def _tallied(plan: Plan) -> Count:
+def _tallied(plan: Plan, rows: Any) -> Counts:
     """Rows to their table as one process does it, where nothing is sent."""
-
-    def tallied(rows: Any) -> Counts:
-        tally = Tally(plan)
-        tally.add(rows)
-        return tally.counts()
-
-    return tallied
+    tally = Tally(plan)
+    tally.add(rows)
+    return tally.counts()
 
 
-def _counted(plan: Plan, client: Randomize) -> Count:
+def _counted(plan: Plan, client: Randomize, rows: Any) -> Counts:
     """Rows to the table of what the client sends."""
-
-    def counted(rows: Any) -> Counts:
-        counts = Counts(plan)
-        counts.add(client(rows))
-        return counts
-
-    return counted
+    counts = Counts(plan)
+    counts.add(client(rows))
+    return counts
 
 
 def _along_paths(
@@ -213,7 +204,7 @@ def _along_paths(
         seen.many_rows(client, reports, lambda: deadline.over(_STRUCTURE_PART, _REPORTS_PART))
     if ours:
         share = _CURATOR_TIME if client else _PATHS_PART - _REPORTS_PART
-        seen.whole_batches(_tallied(plan), reports, deadline.share(share, _STRUCTURE_PART))
+        seen.whole_batches(partial(_tallied, plan), reports, deadline.share(share, _STRUCTURE_PART))
     end = deadline.spent + _ONE_ROW_TIME
     for left, (path, called) in zip(range(len(one_row), 0, -1), one_row.items(), strict=True):
         # what one does not need, the others have; what it needs too much is not theirs

@@ -1,7 +1,7 @@
 """What reports must look like, one small statistic each: counts of independent events whose chances the plan gives.
 
-First what observed counts prove about the chances behind them, and the laws of counts under the plan: how likely they
-are odd, equal, above their usual number, or far from their mean. Then which counts deviate by more than chance allows,
+First what observed counts prove about the chances behind them, and how likely counts are odd, equal, above their usual
+number, or far from their mean under the plan. Then which counts deviate by more than chance allows,
 at an error that is shared out among all of them; how much less noise shows among so many users; and the one event that
 shows a user in a thousand who adds no noise.
 
@@ -90,8 +90,8 @@ def judged(kinds: Sequence[tuple[str, Sequence[ExpectedCounts]]], chance_of_erro
 
 
 Floats = NDArray[np.float64]
-_CUT = 1e-15  # what is left out of a law on either side, relative to its largest term
-_MOST_LAWS = 64  # of different chances, that a sum is worked out for
+_CUT = 1e-15  # what is left out of a distribution on either side, relative to its largest term
+_MOST_CHANCES = 64  # different ones, that a sum is worked out for
 
 
 class Band(NamedTuple):
@@ -102,7 +102,7 @@ class Band(NamedTuple):
     outside: Floats
 
 
-class Law(NamedTuple):
+class Pmf(NamedTuple):
     """The chances of `lowest` and the counts that follow it; all others have `beyond` or less together."""
 
     lowest: int
@@ -110,59 +110,17 @@ class Law(NamedTuple):
     beyond: float
 
 
-def usual(trials: NDArray[np.int64], chances: Floats) -> NDArray[np.int64]:
-    """What a count hardly exceeds in half of all cases: its mean, rounded down."""
-    return np.minimum(np.floor(trials * chances).astype(np.int64), trials - 1)
-
-
-def chance_above(trials: NDArray[np.int64], chances: Floats) -> Floats:
-    """How likely a count exceeds its usual number."""
-
-    def above(trial: int, chance: float) -> float:
-        law = _law(trial, chance)
-        limit = int(usual(np.array([trial]), np.array([chance]))[0])
-        return float(law.terms[max(0, limit + 1 - law.lowest) :].sum())
-
-    return _each(trials, chances, above)
-
-
-def chance_equal(trials: NDArray[np.int64], chances: Floats) -> Floats:
-    """How likely two independent counts are the same number: the collision probability of their law, or a bit more."""
-
-    def equal(trial: int, chance: float) -> float:
-        law = _law(trial, chance)
-        return min(1.0, float(law.terms @ law.terms) + law.beyond)
-
-    return _each(trials, chances, equal)
-
-
-def chance_odd(trials: NDArray[np.int64], chances: Floats) -> Floats:
-    """How likely a count is odd: (1 - (1 - 2 p)^n)/2."""
-    return np.asarray((1 - (1 - 2 * chances) ** trials) / 2)
-
-
-def band_of_each(trials: NDArray[np.int64], chances: Floats, deviations: float) -> Band:
-    """The band of each count."""
-    return Band(*_each(trials, chances, lambda trial, chance: _band(_law(trial, chance), deviations)).T)
-
-
-def band_of_sum(trials: NDArray[np.int64], chances: Floats, deviations: float) -> Band | None:
-    """The band of all counts together; None where they have too many different chances."""
-    law = law_of_sum(trials, chances)
-    return None if law is None else Band(*(np.array([part]) for part in _band(law, deviations)))
-
-
-def law_of_sum(trials: NDArray[np.int64], chances: Floats) -> Law | None:
-    """The law of all counts together; None where they have too many different chances."""
+def pmf_of_sum(trials: NDArray[np.int64], chances: Floats) -> Pmf | None:
+    """The distribution of all counts together; None where they have too many different chances."""
     distinct, inverse = np.unique(chances, return_inverse=True)
-    if len(distinct) > _MOST_LAWS:
+    if len(distinct) > _MOST_CHANCES:
         return None
     totals = np.bincount(inverse, weights=trials).astype(np.int64)
-    law = Law(0, np.ones(1), 0.0)
+    pmf = Pmf(0, np.ones(1), 0.0)
     for total, chance in zip(totals, distinct, strict=True):
-        other = _law(int(total), float(chance))
-        law = Law(law.lowest + other.lowest, np.convolve(law.terms, other.terms), law.beyond + other.beyond)
-    return law
+        other = _pmf(int(total), float(chance))
+        pmf = Pmf(pmf.lowest + other.lowest, np.convolve(pmf.terms, other.terms), pmf.beyond + other.beyond)
+    return pmf
 
 
 def _each(
@@ -174,19 +132,36 @@ def _each(
 
 
 @lru_cache(maxsize=1 << 13)
-def _law(trials: int, chance: float) -> Law:
+def _pmf(trials: int, chance: float) -> Pmf:
     if trials == 0 or chance in (0.0, 1.0):
-        return Law(int(trials * chance), np.ones(1), 0.0)
+        return Pmf(int(trials * chance), np.ones(1), 0.0)
     lowest, terms, total, beyond = binomial_window(trials, chance, chance / (1 - chance), _CUT)
-    return Law(lowest, terms / total, beyond / total)
+    return Pmf(lowest, terms / total, beyond / total)
 
 
-def _band(law: Law, deviations: float) -> tuple[float, float, float]:
-    values = law.lowest + np.arange(len(law.terms))
-    mean = float(values @ law.terms)
-    reach = deviations * float(np.sqrt(np.maximum((values - mean) ** 2 @ law.terms, 0.0)))
+def _above(trials: int, chance: float) -> float:
+    """How likely a count exceeds its usual number."""
+    pmf = _pmf(trials, chance)
+    return float(pmf.terms[max(0, int(_usual(np.array(trials), np.array(chance))) + 1 - pmf.lowest) :].sum())
+
+
+def _equal(trials: int, chance: float) -> float:
+    """How likely two independent counts are the same number: their collision probability, or a bit more."""
+    pmf = _pmf(trials, chance)
+    return min(1.0, float(pmf.terms @ pmf.terms) + pmf.beyond)
+
+
+def _usual(trials: NDArray[np.int64], chances: Floats) -> NDArray[np.int64]:
+    """What a count hardly exceeds in half of all cases: its mean, rounded down."""
+    return np.minimum(np.floor(trials * chances).astype(np.int64), trials - 1)
+
+
+def _band(pmf: Pmf, deviations: float) -> tuple[float, float, float]:
+    values = pmf.lowest + np.arange(len(pmf.terms))
+    mean = float(values @ pmf.terms)
+    reach = deviations * float(np.sqrt(np.maximum((values - mean) ** 2 @ pmf.terms, 0.0)))
     low, high = mean - reach, mean + reach
-    outside = float(law.terms[(values < low) | (values > high)].sum()) + law.beyond
+    outside = float(pmf.terms[(values < low) | (values > high)].sum()) + pmf.beyond
     return low, high, min(1.0, outside)
 
 
@@ -239,15 +214,15 @@ class RareEventTest(NamedTuple):
 def rare_event(group: CellGroup, silent: Floats) -> RareEventTest | None:
     """The event that tells users whose counts have the chances `silent` from the others soonest; None where none does.
 
-    Counts of sets of cells are added up: of two laws of a sum, the ratio is largest at an end.
+    Counts of sets of cells are added up: of two distributions of a sum, the ratio is largest at an end.
     """
-    usual, quiet = law_of_sum(group.trials, group.chances), law_of_sum(group.trials, silent)
+    usual, quiet = pmf_of_sum(group.trials, group.chances), pmf_of_sum(group.trials, silent)
     if usual is None or quiet is None or group.true.any():
         return None
     size = int(group.trials.sum()) + 1
     terms = np.zeros((2, size))
-    for row, law in zip(terms, (usual, quiet), strict=True):
-        row[law.lowest : law.lowest + len(law.terms)] = law.terms
+    for row, pmf in zip(terms, (usual, quiet), strict=True):
+        row[pmf.lowest : pmf.lowest + len(pmf.terms)] = pmf.terms
     means = terms @ np.arange(size)
     few = bool(means[1] < means[0])
     chances, hits = np.cumsum(terms if few else terms[:, ::-1], axis=1)
@@ -304,29 +279,31 @@ class Watch:
     def __init__(self, attack: Attack, sums: Sums, path: str, honest_users: int) -> None:
         self._attack, self._sums, self._path = attack, sums, path
         self._batches = (*_SMALL_BATCHES, honest_users)
-        self._known: dict[int, list[_Law]] = {}
+        self._known: dict[int, list[_CellSets]] = {}
 
     def users(self, number: int, cells: NDArray[np.uint32]) -> None:
         """See reports of neighbours who all hold what crowd `number` does, (users, reports) in their order."""
-        for law in self._laws(number):
-            size = max(2, _MOST_COUNTS // len(law.group.true))
+        for sets in self._sets_of(number):
+            size = max(2, _MOST_COUNTS // len(sets.group.true))
             for start in range(0, len(cells), size):
-                counts = law.counted(cells[start : start + size])
-                self._total("noise of all users", self._of_like(number, law), law, counts, 1)
-                self._far("single users", f"{law.name}, by one user,", law, counts, 1, (_FAR, _VERY_FAR))
+                counts = sets.counted(cells[start : start + size])
+                self._total("noise of all users", self._of_like(number, sets), sets, counts, 1)
+                self._far("single users", f"{sets.name}, by one user,", sets, counts, 1, (_FAR, _VERY_FAR))
                 for batch in sorted({min(b, len(counts)) for b in (*self._batches, len(counts))}):
                     whole = len(counts) // batch
                     together = counts[: whole * batch].reshape(whole, batch, -1).sum(axis=1)
-                    self._batch(law, together, batch)
-                self._neighbours(law.exceeding(counts))
-                self._within(law.exceeding(counts))
+                    self._batch(sets, together, batch)
+                self._neighbours(sets.exceeding(counts))
+                self._within(sets.exceeding(counts))
         for events in self._attack.events(number, cells):
             self._add("single users", events.name, events.happened, events.chances)
             self._neighbours(events)
 
     def calls(self, kind: str, number: int, first: NDArray[np.uint32], second: NDArray[np.uint32]) -> None:
         """See what two calls, or two processes, gave for the same rows: nothing in common but what is held."""
-        pairs = [(law.exceeding(law.counted(first)), law.exceeding(law.counted(second))) for law in self._laws(number)]
+        pairs = [
+            tuple(sets.exceeding(sets.counted(cells)) for cells in (first, second)) for sets in self._sets_of(number)
+        ]
         pairs += zip(self._attack.events(number, first), self._attack.events(number, second), strict=True)
         for one, other in pairs:
             both = one.happened & other.happened
@@ -334,66 +311,66 @@ class Watch:
 
     def tables(self, number: int, tables: Sequence[NDArray[np.int64]], users: int) -> None:
         """See tables of counts of whole batches of so many users, where single users' reports are not to be had."""
-        for law in self._laws(number):
-            counts = law.summed(tables) - users * law.group.true
-            self._total("noise in whole batches", self._of_like(number, law), law, counts, users)
-            self._batch(law, counts, users)
-            self._neighbours(law.exceeding(counts, users), "neighbouring batches")
-            self._equal(law, counts, users)
+        for sets in self._sets_of(number):
+            counts = sets.summed(tables) - users * sets.group.true
+            self._total("noise in whole batches", self._of_like(number, sets), sets, counts, users)
+            self._batch(sets, counts, users)
+            self._neighbours(sets.exceeding(counts, users), "neighbouring batches")
+            self._equal(sets, counts, users)
 
     def held(self, variant: int, cells: NDArray[np.uint32]) -> None:
         """See reports of users who hold a variant: noise must be the same whatever is held."""
-        for name, law in self._of_variant(variant):
-            self._total("what is held", name, law, law.counted(cells), 1)
+        for name, sets in self._of_variant(variant):
+            self._total("what is held", name, sets, sets.counted(cells), 1)
 
     def held_by_all(self, variant: int, tables: Sequence[NDArray[np.int64]], users: int) -> None:
         """The same of whole batches of so many users, who all hold it."""
-        for name, law in self._of_variant(variant):
-            self._total("what is held", name, law, law.summed(tables) - users * law.group.true, users)
+        for name, sets in self._of_variant(variant):
+            self._total("what is held", name, sets, sets.summed(tables) - users * sets.group.true, users)
 
     def like_first(self, number: int) -> bool:
-        """Whether noise beside what this crowd holds has the first crowd's law: then they are added up."""
-        return all(self._like(number, law) == 0 for law in self._laws(number))
+        """Whether noise beside what this crowd holds is distributed as the first crowd's: then they are added up."""
+        return all(self._like(number, sets) == 0 for sets in self._sets_of(number))
 
-    def _like(self, number: int, law: _Law) -> int:
-        """The first crowd with the same law of noise."""
-        laws = ((before, other) for before in range(number + 1) for other in self._laws(before))
-        return next(before for before, other in laws if other.same_noise(law))
+    def _like(self, number: int, sets: _CellSets) -> int:
+        """The first crowd with the same distribution of noise."""
+        found = ((before, other) for before in range(number + 1) for other in self._sets_of(before))
+        return next(before for before, other in found if other.same_noise(sets))
 
-    def _of_like(self, number: int, law: _Law) -> str:
-        return f"{law.name}, by crowd {self._like(number, law)} and those like it,"
+    def _of_like(self, number: int, sets: _CellSets) -> str:
+        return f"{sets.name}, by crowd {self._like(number, sets)} and those like it,"
 
-    def _of_variant(self, variant: int) -> list[tuple[str, _Law]]:
+    def _of_variant(self, variant: int) -> list[tuple[str, _CellSets]]:
         """By itself, and with all variants of its kind, which few users of each are enough for."""
         kind = self._attack.variants[variant].kind
         names = f"where users hold variant {variant} ({kind}),", f"where users hold {kind},"
-        laws = self._laws(len(self._attack.crowds) + variant)
-        return [(f"{law.name}, {name}", law) for law in laws for name in names]
+        found = self._sets_of(len(self._attack.crowds) + variant)
+        return [(f"{sets.name}, {name}", sets) for sets in found for name in names]
 
-    def _total(self, kind: str, name: str, law: _Law, counts: NDArray[np.int64], users: int) -> None:
+    def _total(self, kind: str, name: str, sets: _CellSets, counts: NDArray[np.int64], users: int) -> None:
         """All counts of all sets, over so many users each, as one number."""
-        trials = len(counts) * users * law.group.trials
+        trials = len(counts) * users * sets.group.trials
         happened = int(np.clip(counts, 0, None).sum())
-        self._sums.add(kind, self._named(name), happened, int(trials.sum()), float(trials @ law.group.chances))
+        self._sums.add(kind, self._named(name), happened, int(trials.sum()), float(trials @ sets.group.chances))
 
-    def _batch(self, law: _Law, counts: NDArray[np.int64], users: int) -> None:
+    def _batch(self, sets: _CellSets, counts: NDArray[np.int64], users: int) -> None:
         """Counts, (batches, sets of cells), over so many users each: their variance, and whether they are odd."""
-        name = f"{law.name}, over {users:,} users,"
-        band, odd = law.band(users), law.odd(users)
+        name = f"{sets.name}, over {users:,} users,"
+        band, odd = sets.band(users), sets.odd(users)
         far = (counts < band.low) | (counts > band.high)
         self._add("variance across batches", f"{name} a deviation or more from the mean", far, band.outside)
         self._add("parity", f"{name} an odd number", counts % 2 == 1, odd)
-        if len(law.group.true) > 1:
+        if len(sets.group.true) > 1:
             chance = (1 - np.prod(1 - 2 * odd, keepdims=True)) / 2
             odd_total = counts.sum(axis=1, keepdims=True) % 2 == 1
             self._add("parity", f"{name} an odd number in all cells together", odd_total, chance)
-            self._far("variance across batches", f"{name} in all cells together", law, counts, users)
+            self._far("variance across batches", f"{name} in all cells together", sets, counts, users)
 
     def _far(
         self,
         kind: str,
         name: str,
-        law: _Law,
+        sets: _CellSets,
         counts: NDArray[np.int64],
         users: int,
         deviations: Sequence[float] = (_FAR,),
@@ -401,7 +378,7 @@ class Watch:
         """How much users, or batches, report beyond what is true, in all cells together."""
         total = counts.sum(axis=1, keepdims=True)
         for far in deviations:
-            band = law.band_of_sum(users, far)
+            band = sets.band_of_sum(users, far)
             if band is not None:
                 outside = (total < band.low) | (total > band.high)
                 self._add(kind, f"{name} {far:g} deviations or more from the mean", outside, band.outside)
@@ -412,14 +389,14 @@ class Watch:
         for which, one, other in _neighbouring(happened):
             self._add(kind, f"{name}, by both of two neighbours ({which}),", one & other, chances**2)
 
-    def _equal(self, law: _Law, counts: NDArray[np.int64], users: int) -> None:
+    def _equal(self, sets: _CellSets, counts: NDArray[np.int64], users: int) -> None:
         """The same count in two batches of so many users each.
 
         Repeated draws show here in a few batches: the larger these are, the less often two counts agree by chance.
         """
         for which, one, other in _neighbouring(counts):
-            name = f"{law.name}, equally often in two neighbouring batches ({which}),"
-            self._add("neighbouring batches", name, one == other, law.equal(users))
+            name = f"{sets.name}, equally often in two neighbouring batches ({which}),"
+            self._add("neighbouring batches", name, one == other, sets.equal(users))
 
     def _within(self, events: Events) -> None:
         """Two sets of cells of one user."""
@@ -430,9 +407,9 @@ class Watch:
             kind = "pairs of one user's reports"
             self._add(kind, f"{name}, in both of two sets of cells ({which}),", (one & other).T, first * second)
 
-    def _laws(self, number: int) -> list[_Law]:
+    def _sets_of(self, number: int) -> list[_CellSets]:
         if number not in self._known:
-            self._known[number] = [_Law(group) for group in self._attack.cell_groups(number)]
+            self._known[number] = [_CellSets(group) for group in self._attack.cell_groups(number)]
         return self._known[number]
 
     def _add(self, kind: str, name: str, happened: NDArray[np.bool_], chances: Floats) -> None:
@@ -444,18 +421,24 @@ class Watch:
         return f"{self._path}: {name} happened"
 
 
-class _Law:
-    """Places, and the laws of their counts over so many users, each worked out once."""
+class _CellSets:
+    """Sets of cells, and the distributions of their counts over so many users, each worked out once."""
 
     def __init__(self, group: CellGroup) -> None:
         self.group, self.name = group, group.name
-        self.band = cache(lambda users: band_of_each(users * group.trials, group.chances, _FAR))
-        self.band_of_sum = cache(lambda users, far: band_of_sum(users * group.trials, group.chances, far))
-        self.odd = cache(lambda users: chance_odd(users * group.trials, group.chances))
-        self.equal = cache(lambda users: chance_equal(users * group.trials, group.chances))
-        self._above = cache(lambda users: chance_above(users * group.trials, group.chances))
+        trials, p = group.trials, group.chances
+        self.band = cache(lambda users: Band(*_each(users * trials, p, lambda n, q: _band(_pmf(n, q), _FAR)).T))
+        self.odd = cache(lambda users: (1 - (1 - 2 * p) ** (users * trials)) / 2)
+        self.equal = cache(lambda users: _each(users * trials, p, _equal))
+        self.above = cache(lambda users: _each(users * trials, p, _above))
+        self._pmf_of_sum = cache(lambda users: pmf_of_sum(users * trials, p))
 
-    def same_noise(self, other: _Law) -> bool:
+    def band_of_sum(self, users: int, far: float) -> Band | None:
+        """The band of all counts together; None where they have too many different chances."""
+        pmf = self._pmf_of_sum(users)
+        return None if pmf is None else Band(*(np.array([part]) for part in _band(pmf, far)))
+
+    def same_noise(self, other: _CellSets) -> bool:
         """Whether the same may be counted as often, and as likely."""
         mine, its = self.group, other.group
         return self.name == other.name and all(
@@ -464,8 +447,8 @@ class _Law:
 
     def exceeding(self, counts: NDArray[np.int64], users: int = 1) -> Events:
         """Which counts are above their usual number."""
-        limit = usual(users * self.group.trials, self.group.chances)
-        return Events(self.name, counts > limit, self._above(users))
+        limit = _usual(users * self.group.trials, self.group.chances)
+        return Events(self.name, counts > limit, self.above(users))
 
     def counted(self, cells: NDArray[np.uint32]) -> NDArray[np.int64]:
         """(users, sets): how often each user reported each set beyond what is true."""

@@ -87,11 +87,12 @@ class _Commands(click.Group):
                 formatter.write_dl(list(commands.items()))
 
 
-def _use_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+def _use_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Let a configuration file say what counts where neither command line nor environment say anything."""
     if path is not None:
-        from shufflesum.cli.commands import use_file  # not for help
+        from shufflesum.cli.commands import settings  # not for help
 
-        use_file(context, parameter, path)
+        context.default_map = settings(path, _group)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -14,9 +14,9 @@ import click
 from shufflesum._format import downwards, upwards
 from shufflesum._search import GRID
 from shufflesum.audit import AuditResult, Drawn, audit
-from shufflesum.cli.commands import Command
+from shufflesum.cli.commands import Command, conflict
 from shufflesum.cli.options import PATH, plan_of_file, plan_options, with_mechanism
-from shufflesum.cli.output import console, progress_bar, warnings_as_notes
+from shufflesum.cli.output import console, print_json, progress_bar, warnings_as_notes
 from shufflesum.domains import Arrays
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms import NoisyCounts
@@ -97,7 +97,7 @@ def audit_command(
                 progress=lambda part: bar(int(100 * part)),
             )
     if as_json:
-        click.echo(json.dumps(_document(result), allow_nan=False))
+        print_json(_document(result))
     else:
         _print_card(result)
     if not result.passed:
@@ -118,7 +118,7 @@ def _audit_service(
         result = audit_service(plan, confidence=confidence, seconds=seconds)
     if as_json:
         document = {**_verdict_document(result), "batches": result.batches, "uploads": result.uploads}
-        click.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
     else:
         console.print(f"[bold]Audit of a deployment of plan {result.plan.id[:16]}[/bold]")
         console.print(
@@ -253,9 +253,7 @@ def privacy_command(epsilon: float | None, delta: float | None, as_json: bool, *
              shufflesum privacy --users 50000 --dimension 100 --trials 2 --probabilities 0.0205 --delta 1e-6
     """
     if (epsilon is None) == (delta is None):
-        raise ParameterError(
-            "conflicting-arguments", "give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)"
-        )
+        raise conflict("give exactly one of --epsilon (to ask for delta) and --delta (to ask for epsilon)")
     accountant = _accountant({name: value for name, value in given.items() if value is not None})
     if epsilon is not None:
         asked, found = "delta", accountant.delta(epsilon)
@@ -283,9 +281,7 @@ def _accountant(given: dict[str, Any]) -> PrivacyAccountant:
         trials, chances = _needed(given, "trials"), _needed(given, "probabilities")
         if others := given.keys() & {"levels", "noise_probability", "coordinates", "sampling"}:
             name = min(others).replace("_", "-")
-            raise ParameterError(
-                "conflicting-arguments", f"--trials means mechanism 'noisy-counts', and --{name} 'randomized-response'"
-            )
+            raise conflict(f"--trials means mechanism 'noisy-counts', and --{name} 'randomized-response'")
         drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
         mechanism = NoisyCounts(len(trials), tuple(trials), drawn, given.get("cap"))
         numbers = Arrays(_needed(given, "dimension"))

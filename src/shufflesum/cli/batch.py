@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -19,9 +18,9 @@ from click.core import ParameterSource
 from shufflesum._format import counted
 from shufflesum.cli import options
 from shufflesum.cli.budget import budget_option, spending
-from shufflesum.cli.commands import DEPLOYED, Command
+from shufflesum.cli.commands import DEPLOYED, Command, conflict
 from shufflesum.cli.options import PATH, PLACE
-from shufflesum.cli.output import Results, console, progress_bar, result_options, warnings_as_notes
+from shufflesum.cli.output import Results, console, print_json, progress_bar, result_options, warnings_as_notes
 from shufflesum.cli.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import BaseEstimate
@@ -97,16 +96,11 @@ class Engine:
         """Refuse what belongs to the other engine."""
         for option, given in {"--master": self.master, "--conf": self.conf}.items():
             if given and not self.is_spark:
-                raise ParameterError(
-                    "conflicting-arguments", f"{option} is for --engine spark; say so, or leave {option} out"
-                )
+                raise conflict(f"{option} is for --engine spark; say so, or leave {option} out")
         context = click.get_current_context()
         for name in ("memory", "workers"):
             if self.is_spark and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-                raise ParameterError(
-                    "conflicting-arguments",
-                    f"--{name} is for --engine local; give Spark its own, with its configuration",
-                )
+                raise conflict(f"--{name} is for --engine local; give Spark its own, with its configuration")
 
     @property
     def is_spark(self) -> bool:
@@ -230,10 +224,9 @@ def randomize_command(
     column = options.column_for(plan.domain, chosen)
     if engine.is_spark:
         if target.task is not None or format != "parquet" or reading.says_how_it_is_written:
-            raise ParameterError(
-                "conflicting-arguments",
+            raise conflict(
                 "--task, --format arrow, --array and what says how a CSV is written are for --engine local; leave them "
-                "out, or randomize there",
+                "out, or randomize there"
             )
         from shufflesum.batch import spark
 
@@ -257,7 +250,7 @@ def randomize_command(
     from shufflesum.batch.local import open_users, randomize
 
     with warnings_as_notes(), spending(budget_file) as budget, taking_up(output, restart=restart):
-        rows = open_users(users, **reading.arguments(plan.domain, column))
+        rows = open_users(users, replace(reading, column=column).for_domain(plan.domain))
         with progress_bar("rows", rows.rows) as progress:
             dataset = randomize(
                 rows,
@@ -327,34 +320,34 @@ def shuffle_command(
     sealed = None if task is None else Task.load(task)
     if engine.is_spark:
         if task is not None or restart or format != "parquet":
-            raise ParameterError(
-                "conflicting-arguments",
-                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there",
+            raise conflict(
+                "--task, --restart and --format arrow are for --engine local; leave them out, or shuffle there"
             )
         from shufflesum.batch import spark
 
         with warnings_as_notes():
             dataset = spark.shuffle_folder(reports, output, **engine.session, released=released)
-        _say_shuffled(output, dataset.rows, len(dataset.files), finished=finished)
+        _say_shuffled(output, dataset, finished=finished)
         return
-    from shufflesum.batch.shuffle import FileSource, open_source, shuffle_source
+    from shufflesum.batch.shuffle import FileSource, open_source, shuffle
 
     with warnings_as_notes(), taking_up(output, restart=restart):
         source = open_source(*reports, task=sealed)
         if isinstance(source, FileSource) and not source.dataset.whole:
             click.echo("note: where a folder has no _shufflesum.json, nobody notices files that it lacks", err=True)
         with progress_bar("reports", source.rows) as progress:
-            done = shuffle_source(
+            dataset = shuffle(
                 source, output, **engine.local, format=format, restart=restart, released=released, progress=progress
             )
-    if done.repeated:
-        console.print(f"{done.repeated:,} of the uploads came before and do not count again")
-    _say_shuffled(output, done.reports, done.parts, finished=finished)
+    if source.repeated:
+        console.print(f"{source.repeated:,} of the uploads came before and do not count again")
+    _say_shuffled(output, dataset, finished=finished)
 
 
-def _say_shuffled(output: Path, reports: int, files: int, *, finished: bool) -> None:
+def _say_shuffled(output: Path, dataset: Dataset, *, finished: bool) -> None:
     did = "finished before, with the same input: nothing was done;" if finished else "wrote"
-    console.print(f"{did} {output}: {counted(reports, 'report')} in {counted(files, 'file')}", markup=False)
+    amount = f"{counted(dataset.rows, 'report')} in {counted(len(dataset.files), 'file')}"
+    console.print(f"{did} {output}: {amount}", markup=False)
 
 
 class _NotYetError(Exception):
@@ -395,13 +388,9 @@ def analyze_command(
     results = replace(results, asked=options.words_of(candidates))
     target = given.load(key=key)
     if (key is None) != (given.task is None):
-        raise ParameterError(
-            "conflicting-arguments", "--task and --key belong together: sealed reports need both, others neither"
-        )
+        raise conflict("--task and --key belong together: sealed reports need both, others neither")
     if engine.is_spark and given.task is not None:
-        raise ParameterError(
-            "conflicting-arguments", "sealed reports are opened by --engine local; leave --engine spark out"
-        )
+        raise conflict("sealed reports are opened by --engine local; leave --engine spark out")
     plan = target.plan
     results.check_plan(plan)
     if shuffled is None and (state is None or not state.exists()):
@@ -497,7 +486,7 @@ def _show_missing(counts: Counts, as_json: bool) -> None:
     missing = max(0, counts.plan.least_reports - received)
     if as_json:
         document = {"plan": counts.plan.summary(), "estimate": None, "reports": received, "missing": missing}
-        click.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
     elif missing:
         console.print(f"{received:,} reports so far; {missing:,} more are needed before there is an estimate")
     else:

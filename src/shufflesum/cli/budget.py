@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,14 +14,13 @@ import msgspec
 
 from shufflesum._format import upwards
 from shufflesum.budget import Budget, BudgetFile
-from shufflesum.cli.commands import Group
+from shufflesum.cli.commands import Group, conflict
 from shufflesum.cli.options import PATH, plan_arguments, wanted_options
-from shufflesum.cli.output import card, console, warnings_as_notes
+from shufflesum.cli.output import Outputs, card, console, print_json, warnings_as_notes
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
-from shufflesum.plots import DRAWABLE, budget_chart, require_plots, save_chart
+from shufflesum.plots import DRAWABLE, budget_chart, save_chart
 from shufflesum.rounds import RoundCounter
-from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import Task
 
 
@@ -64,9 +62,8 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
     """List all plans that were entered in FILE, what each cost, and what is left."""
     budget = BudgetFile(file).read()  # once: others may enter plans meanwhile
     entries, parts = budget.entries, budget.parts
-    with StagedOutputs() as outputs:
-        if plot:
-            require_plots()
+    with (outputs := Outputs()):
+        if staged := outputs.chart(plot):
             title = f"Budget: epsilon {upwards(budget.epsilon)}, delta {upwards(budget.delta)} for everything"
             subtitle = f"{len(entries)} plan{'s were' if len(entries) != 1 else ' was'} entered; {budget.state}"
             if budget.closed:
@@ -75,19 +72,18 @@ def show(file: Path, plot: Path | None, as_json: bool) -> None:
                 words = {"whole": "all rounds of the plans", "rest": "not begun"}
             else:
                 shares, words = {"privacy loss": [one for one, _ in parts], "delta": [other for _, other in parts]}, {}
-            save_chart(budget_chart(shares, title=title, subtitle=subtitle, **words), outputs.stage(plot, DRAWABLE))
+            save_chart(budget_chart(shares, title=title, subtitle=subtitle, **words), staged)
     if as_json:
         document: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "closed": budget.closed}
         document |= {"spent": budget.spent, "entries": msgspec.to_builtins(entries)}
-        click.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
         return
     console.print(str(budget), markup=False)
     if not budget.closed:
         if entries:
             console.print("epsilons do not simply add up: spent is the larger sum, of privacy loss or of delta")
         console.print(f"what still fits: shufflesum budget ask {file} --users N --dimension D", markup=False)
-    if plot:
-        console.print(f"wrote {plot}", markup=False)
+    outputs.say_written()
 
 
 @budget_command.command("ask", short_help="What could still be asked, and at which error.")
@@ -106,18 +102,17 @@ def ask(
     Example: shufflesum budget ask budget.db --users 50000 --dimension 10
              shufflesum budget ask budget.db --users 50000 --labels yes,no,unsure -o plan.json
     """
-    with StagedOutputs() as outputs, warnings_as_notes():
-        staged = outputs.stage(output, (".json",)) if output else None
+    with (outputs := Outputs()), warnings_as_notes():
+        staged = outputs.file(output, ".json")
         if users is None:
             raise ParameterError("missing-argument", "--users is missing: how many there are at least")
         if epsilon is not None:
-            raise ParameterError("conflicting-arguments", "--epsilon is what is asked for; leave it out")
+            raise conflict("--epsilon is what is asked for; leave it out")
         plan = Budget.open(file).ask(users=users, delta=delta, **plan_arguments(**arguments))
         if staged:
             outputs.write(staged, plan.to_json())
     console.print(card(plan, arguments.get("assumed_std")))
-    if output:
-        console.print(f"wrote {output}", markup=False)
+    outputs.say_written()
 
 
 # ---- `--budget`: the file in which a command enters its plan before anything of it is released or accepted.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from json import dumps
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.filesize import decimal
 
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK
@@ -19,14 +21,16 @@ from shufflesum.cli.options import PATH
 from shufflesum.cli.output import console
 from shufflesum.cli.table import TableOptions, table_options
 from shufflesum.domains import Domain
+from shufflesum.domains.counts import Top
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
-from shufflesum.estimate import AnyEstimate, BaseEstimate
+from shufflesum.estimate import BaseEstimate
 from shufflesum.pages import report_page
 from shufflesum.plots import DRAWABLE, estimate_chart, rounds_chart, save_chart
 from shufflesum.service import client as service
 from shufflesum.service import require_service
-from shufflesum.tables.readers import DataSource, check_shape, rows_of
-from shufflesum.tables.writers import WRITABLE, StagedOutputs, estimate_to_json, write_estimate
+from shufflesum.tables.readers import check_shape, rows_of
+from shufflesum.tables.sources import DataSource
+from shufflesum.tables.writers import WRITABLE, estimate_to_json, write_estimate
 from shufflesum.wire import Task
 
 
@@ -183,9 +187,6 @@ def _read_tokens(path: Path, rows: int, row: int | None) -> list[str]:
     return tokens[:needed]
 
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-
-
 @click.command("status", cls=Command, context_settings=DEPLOYED)
 @options.task_option
 @click.option("--shuffler", metavar="URL", help="Where to ask it.  [the task's address]")
@@ -277,14 +278,7 @@ _LINES = {"shuffler": _shuffler_lines, "analyzer": _analyzer_lines}
 
 def _room(found: dict[str, Any]) -> str:
     free = found["free_bytes"]
-    return f"{_size(found['store_bytes'])}, " + ("free room unknown" if free is None else f"{_size(free)} free")
-
-
-def _size(number: int) -> str:
-    value, unit = float(number), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{number:,} bytes" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+    return f"{decimal(found['store_bytes'])}, " + ("free room unknown" if free is None else f"{decimal(free)} free")
 
 
 def _until(expires: datetime) -> str:
@@ -303,16 +297,20 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
 @click.argument("url")
 @options.task_option
 @options.candidates_option
-@click.option("--json", is_flag=True, help="Print the analyzer's answer as one JSON object.")
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
+@options.option_group(
+    "results",
+    printed.Results,
+    click.option("--json", is_flag=True, help="Print the analyzer's answer as one JSON object."),
+    click.option(
+        "-o",
+        "--output",
+        type=PATH,
+        help=f"Write the analyzer's answer (.json), or the newest round ({', '.join(WRITABLE[1:])}).",
+    ),
+    click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}."),
+    printed.report_option,
+    printed.top_option,
 )
-@click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}.")
-@click.option("--report", type=PATH, help=printed.REPORT_HELP)
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words.")
 @click.option("--round", type=int, metavar="R", help="Ask for this round alone.  [all released]")
 @click.option(
     "--wait",
@@ -326,11 +324,7 @@ def estimate_command(
     url: str,
     task_file: Path,
     candidates: Path | None,
-    json: bool,
-    output: Path | None,
-    plot: Path | None,
-    report: Path | None,
-    top: int | None,
+    results: printed.Results,
     round: int | None,
     wait: float,
     web: dict[str, Any],
@@ -344,14 +338,13 @@ def estimate_command(
     Example: shufflesum estimate --task task.json https://analyzer.example.org
     """
     task = Task.load(task_file)
-    words = _words(task, candidates, plot or report)
-    if top is not None and not task.plan.domain.counts_users:
-        raise ParameterError("conflicting-arguments", "--top is for labels and words; leave it out")
-    with StagedOutputs() as outputs:
-        staged = outputs.stage(output, WRITABLE) if output else None
-        staged_plot, staged_report = printed.stage_pictures(outputs, plot, report)
+    results = replace(results, asked=options.words_of(candidates))
+    results.check_plan(task.plan)
+    with (outputs := printed.Outputs()):
+        staged, staged_plot = outputs.file(results.output, *WRITABLE), outputs.chart(results.plot)
+        staged_report = outputs.page(results.report)
         document = service.fetch_estimate(task, url, round_number=round, wait=wait, **web)
-        estimates = [_asked(estimate, words) for estimate in service.estimates_in(task, document).values()]
+        estimates = [results.answer(estimate) for estimate in service.estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
             if estimate.words is not None:
                 found["candidates"] = estimate_to_json(estimate, _LEVEL)
@@ -372,32 +365,15 @@ def estimate_command(
                 level=level,
             )
             outputs.write(staged_report, page)
-    if json:
+    if results.json:
         click.echo(text)
         return
     for found, estimate in zip(document["rounds"], estimates, strict=True):
-        _print_round(task, found, estimate, top)
-    for path in filter(None, (output, plot, report)):
-        console.print(f"wrote {path}", markup=False)
+        _print_round(task, found, estimate, results.ranked(estimate))
+    outputs.say_written()
 
 
-def _words(task: Task, candidates: Path | None, drawn: Path | None) -> list[str] | None:
-    """The words asked for; refuses them where there are none to ask for, and pictures of none."""
-    hashed = task.plan.domain.needs_candidates
-    if candidates is not None and not hashed:
-        raise ParameterError(
-            "conflicting-arguments", "--candidates are for plans for words; this task's labels are in its plan"
-        )
-    if drawn is not None and hashed and candidates is None:
-        raise ParameterError("missing-argument", "of words only those asked for can be drawn: give --candidates FILE")
-    return options.words_of(candidates)
-
-
-def _asked(estimate: AnyEstimate, words: Sequence[str] | None) -> AnyEstimate:
-    return estimate if words is None else estimate.counts_of(words)
-
-
-def _print_round(task: Task, found: dict[str, Any], estimate: AnyEstimate, top: int | None) -> None:
+def _print_round(task: Task, found: dict[str, Any], estimate: BaseEstimate, top: Top | None) -> None:
     """A round of the analyzer's answer for a person."""
     uploads = found.get("uploads", found["users"])
     of_uploads = f" (of {uploads:,} uploads)" if uploads != found["users"] else ""
@@ -410,15 +386,12 @@ def _print_round(task: Task, found: dict[str, Any], estimate: AnyEstimate, top: 
     console.print(_promise(task, found["guarantee"]["holds"], estimate.broken), markup=False)
     for warning in estimate.warnings:
         click.echo(f"note: {warning}", err=True)
-    level = found["confidence_level"]
-    asked = None if top is None or estimate.prompt is not None else min(top, len(estimate.to_table()))
-    ranked = None if asked is None else estimate.top(asked, level)
-    printed.print_rows(estimate, level, hint=_HINT, prompt=_PROMPT, top=ranked)
+    printed.print_rows(estimate, found["confidence_level"], hint=_HINT, prompt=_PROMPT, top=top)
 
 
 def _chart(task: Task, estimates: Sequence[BaseEstimate], level: float) -> Any:
     newest = estimates[-1]
-    promise = printed.guarantee_of(task.plan) if newest.guarantee_holds else "the guarantee no longer holds"
+    promise = task.plan.guarantee.describe() if newest.guarantee_holds else "the guarantee no longer holds"
     if len(estimates) > 1:
         return rounds_chart(
             estimates, title=f"Private estimates of {task.name} by round", subtitle=promise, level=level

@@ -49,8 +49,7 @@ class Command(click.Command):
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for option, times in Counter(given).items():
             if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.count):
-                name = f"--{option_name(option)}"
-                raise ParameterError("conflicting-arguments", f"{name} is given {times} times; give it once")
+                raise conflict(f"--{option_name(option)} is given {times} times; give it once")
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
@@ -67,7 +66,13 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except ShufflesumError as error:
-            said = in_options(str(error)) + (_no_round_left(ctx) if error.problem == "rounds-spent" else "")
+            said = in_options(str(error))
+            if error.problem == "rounds-spent":
+                said += (
+                    "; no round of it is left: a further answer needs another plan, which costs an epsilon of its own, "
+                    f"and shufflesum budget ask {ctx.params.get('budget_file') or 'BUDGET'} --users N says what a "
+                    "budget still allows"
+                )
             raise type(error)(error.problem, said, value=error.value, row=error.row) from error.__cause__
 
 
@@ -77,42 +82,42 @@ class Group(click.Group):
     command_class = Command
 
 
+def conflict(message: str) -> ParameterError:
+    """The error for options that do not go together."""
+    return ParameterError("conflicting-arguments", message)
+
+
+def as_option(argument: str) -> str:
+    """The option that gives an argument of the library: max_reports is --max-reports."""
+    return f"--{argument.replace('_', '-')}"
+
+
 def option_name(option: click.Parameter) -> str:
     """An option as people write it, without its dashes."""
     return max(option.opts, key=len).lstrip("-")
 
 
 def in_options(text: str) -> str:
-    """A message of the library with options instead of arguments: clip=True is --clip, max_reports --max-reports.
+    """A message of the library with options instead of arguments.
 
-    Only options that the command has are named; a word such as users, which is also plain English, stays.
+    clip=True is --clip, header=False --no-header, max_reports --max-reports, bounds={'age': (0, 120)} --bounds
+    age=0:120. Only options that the command has are
+    named; a word such as users, which is also plain English, stays.
     """
     context = click.get_current_context(silent=True)
     params = [] if context is None else context.command.params
-    options = {option_name(each).replace("-", "_") for each in params if isinstance(each, click.Option)}
+    options = {option_name(each).replace("-", "_"): each for each in params if isinstance(each, click.Option)}
 
     def option(found: re.Match[str]) -> str:
         name, equals, value = found[1], found[2], (found[3] or "").strip("'\"")
         if name not in options or not (equals or "_" in name):
             return found[0]
-        return f"--{name.replace('_', '-')}" + ("" if value in ("", "True") else f" {value}")
+        if value == "False" and options[name].secondary_opts:
+            return options[name].secondary_opts[0]
+        return as_option(name) + ("" if value in ("", "True") else f" {value}")
 
-    return re.sub(r"(?<![\w`'\".-])(?<!\w\()([a-z_]+)\b(=('[^']*'|\"[^\"]*\"|\w*))?(?!\()", option, text)
-
-
-def _no_round_left(ctx: click.Context) -> str:
-    budget = ctx.params.get("budget_file")
-    return (
-        "; no round of it is left: a further answer needs another plan, which costs an epsilon of its own, and "
-        f"shufflesum budget ask {budget or 'BUDGET'} --users N says what a budget still allows"
-    )
-
-
-def use_file(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
-    """Let a configuration file say what counts where neither command line nor environment say anything."""
-    if path is not None:
-        assert isinstance(ctx.command, click.Group)
-        ctx.default_map = settings(path, ctx.command)
+    said = re.sub(r"(?<![\w`'\".-])(?<!\w\()([a-z_]+)\b(=('[^']*'|\"[^\"]*\"|\w*))?(?!\()", option, text)
+    return re.sub(r"(--[\w-]+)\{'([^']*)': \(([\w.]+), ([\w.]+)\)\}", r"\1 \2=\3:\4", said)
 
 
 def settings(path: Path, group: click.Group) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 
 import click
 
+from shufflesum.cli.commands import as_option, conflict
 from shufflesum.domains import DOMAINS, Arrays, Domain
 from shufflesum.domains.options import Option, read_words
 from shufflesum.errors import FileError, ParameterError
@@ -28,6 +29,17 @@ from shufflesum.tables.delimited import TEXT, suffix_by, suffix_of
 from shufflesum.tables.paths import PathOrUrl, place
 
 _F = TypeVar("_F", bound=Callable[..., object])
+
+
+def all_of(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """A decorator: the command takes all these options, in this order."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def option_group(
@@ -45,11 +57,8 @@ def option_group(
             mine = {option: given.pop(option) for option in names if option in given}
             return function(*positional, **{name: make(**mine)}, **given)
 
-        decorated: Any = command
-        for option in reversed(options):
-            decorated = option(decorated)
-        result: _F = decorated
-        return result
+        decorated: _F = all_of(*options)(command)  # type: ignore[assignment]
+        return decorated
 
     return decorate
 
@@ -72,10 +81,7 @@ def _read(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> _Pai
         return None
     kinds = {"a column" if "=" in text else "a file" if text.lower().endswith(".csv") else "all" for text in texts}
     if len(kinds) > 1 or (len(texts) > 1 and kinds != {"a column"}):
-        raise ParameterError(
-            "conflicting-arguments",
-            f"--bounds is given {len(texts)} times, for {' and for '.join(sorted(kinds))}; give {_FORMS}",
-        )
+        raise conflict(f"--bounds is given {len(texts)} times, for {' and for '.join(sorted(kinds))}; give {_FORMS}")
     if kinds == {"all"}:
         return _pair(texts[0])
     if kinds == {"a file"}:
@@ -87,7 +93,7 @@ def _of_columns(named: Sequence[tuple[str, str]]) -> dict[str, _Pair]:
     found: dict[str, _Pair] = {}
     for name, pair in named:
         if name in found:
-            raise ParameterError("conflicting-arguments", f"--bounds has column {name!r} twice; give each once")
+            raise conflict(f"--bounds has column {name!r} twice; give each once")
         found[name] = _pair(pair, name)
     return found
 
@@ -119,16 +125,6 @@ def _from_file(path: Path) -> dict[str, _Pair]:
     return _of_columns([(row["column"].strip(), f"{row['lower']}:{row['upper']}") for row in rows])
 
 
-bounds_option = click.option(
-    "--bounds",
-    multiple=True,
-    callback=_read,
-    metavar="LO:HI",
-    help="Public bounds of all values; or of each column, NAME=LO:HI, once for each; or FILE.csv with lines of "
-    "column,lower,upper.  [0:1]",
-)
-
-
 task_option = click.option(
     "--task",
     "task_file",
@@ -154,52 +150,44 @@ PLACE = _PlaceType()
 PATH = click.Path(path_type=Path)
 
 
-def plan_options(function: _F) -> _F:
-    """The parameters of a plan, for every command that may make one; those not given are None."""
-    for option in reversed(
-        (
-            bounds_option,
-            click.option(
-                "--mechanism",
-                type=click.Choice(["randomized-response", "noisy-counts"]),
-                help="randomized-response: some reports are noise; noisy-counts: dummy reports are added.  [automatic]",
-            ),
-            click.option("--max-reports", type=int, metavar="N", help="Most reports of a user, blanks included."),
-            click.option("--digits", type=int, metavar="J", help="noisy-counts: digits of a value.  [automatic]"),
-            click.option(
-                "--coordinates",
-                type=int,
-                metavar="T",
-                help="randomized-response: those each user reports.  [automatic]",
-            ),
-            click.option(
-                "--levels", type=int, metavar="K", help="randomized-response: rounding steps of a value.  [automatic]"
-            ),
-            click.option(
-                "--sampling", type=click.Choice(["stratified", "uniform"]), help="randomized-response.  [stratified]"
-            ),
-            click.option(
-                "--accountant",
-                type=click.Choice(["exact", "paper"]),
-                help="Certified, or the published formulas.  [exact]",
-            ),
-            click.option(
-                "--honest-fraction",
-                type=float,
-                metavar="F",
-                help="The part of the users that follows the protocol.  [1]",
-            ),
-            click.option("--rounds", type=int, metavar="R", help="Rounds the guarantee covers.  [1]"),
-            click.option(
-                "--assumed-std",
-                type=float,
-                metavar="S",
-                help="Plan for users who differ by so much: a public guess of their standard deviation.  [worst case]",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+plan_options = all_of(
+    click.option(
+        "--bounds",
+        multiple=True,
+        callback=_read,
+        metavar="LO:HI",
+        help="Public bounds of all values; or of each column, NAME=LO:HI, once for each; or FILE.csv with lines of "
+        "column,lower,upper.  [0:1]",
+    ),
+    click.option(
+        "--mechanism",
+        type=click.Choice(["randomized-response", "noisy-counts"]),
+        help="randomized-response: some reports are noise; noisy-counts: dummy reports are added.  [automatic]",
+    ),
+    click.option("--max-reports", type=int, metavar="N", help="Most reports of a user, blanks included."),
+    click.option("--digits", type=int, metavar="J", help="noisy-counts: digits of a value.  [automatic]"),
+    click.option(
+        "--coordinates", type=int, metavar="T", help="randomized-response: those each user reports.  [automatic]"
+    ),
+    click.option(
+        "--levels", type=int, metavar="K", help="randomized-response: rounding steps of a value.  [automatic]"
+    ),
+    click.option("--sampling", type=click.Choice(["stratified", "uniform"]), help="randomized-response.  [stratified]"),
+    click.option(
+        "--accountant", type=click.Choice(["exact", "paper"]), help="Certified, or the published formulas.  [exact]"
+    ),
+    click.option(
+        "--honest-fraction", type=float, metavar="F", help="The part of the users that follows the protocol.  [1]"
+    ),
+    click.option("--rounds", type=int, metavar="R", help="Rounds the guarantee covers.  [1]"),
+    click.option(
+        "--assumed-std",
+        type=float,
+        metavar="S",
+        help="Plan for users who differ by so much: a public guess of their standard deviation.  [worst case]",
+    ),
+)
+"""The parameters of a plan, for every command that may make one; those not given are None."""
 
 
 def with_mechanism(given: dict[str, Any]) -> dict[str, Any]:
@@ -213,12 +201,8 @@ def with_mechanism(given: dict[str, Any]) -> dict[str, Any]:
             continue
         other = found.get("mechanism", kind.family)
         if other != kind.family:
-            option = f"--{next(iter(own)).replace('_', '-')}"
-            raise ParameterError(
-                "conflicting-arguments",
-                f"{option} is for --mechanism {kind.family}, not {getattr(other, 'family', other)}; leave one of them "
-                "out",
-            )
+            option, other = as_option(next(iter(own))), getattr(other, "family", other)
+            raise conflict(f"{option} is for --mechanism {kind.family}, not {other}; leave one of them out")
         found["mechanism"] = kind.Options(**own)
     return found
 
@@ -226,11 +210,8 @@ def with_mechanism(given: dict[str, Any]) -> dict[str, Any]:
 def plan_of_file(plan_file: Path, beside: Iterable[str]) -> Plan:
     """The plan of a file; options that it fixes already, by their names or their arguments' names, are refused."""
     for name in beside:
-        option = name if name.startswith("--") else f"--{name.replace('_', '-')}"
-        raise ParameterError(
-            "conflicting-arguments",
-            f"{option} cannot be given with --plan, which fixes it already; leave one of them out",
-        )
+        option = name if name.startswith("--") else as_option(name)
+        raise conflict(f"{option} cannot be given with --plan, which fixes it already; leave one of them out")
     return Plan.load(plan_file)
 
 
@@ -318,6 +299,11 @@ def _argument(kind: type[Domain]) -> str:
     return kind.kind.replace("-", "_")
 
 
+def _refuse_several(kinds: Sequence[type[Domain]]) -> None:
+    if len(kinds) > 1:
+        raise conflict(f"--{kinds[0].kind} and --{kinds[1].kind} exclude each other; leave one of them out")
+
+
 def _column_options(which: int) -> Callable[[_F], _F]:
     """The options --KIND COLUMN, with the domain's first or second help text."""
     texts = {kind: kind.column_help[which] for kind in DOMAINS.values() if kind.column_help is not None}
@@ -325,11 +311,7 @@ def _column_options(which: int) -> Callable[[_F], _F]:
 
     def chosen(**columns: str | None) -> Chosen | None:
         given = [(arguments[name], column) for name, column in columns.items() if column is not None]
-        if len(given) > 1:
-            one, other = (f"--{kind.kind}" for kind, _ in given[:2])
-            raise ParameterError(
-                "conflicting-arguments", f"{one} and {other} exclude each other; leave one of them out"
-            )
+        _refuse_several([kind for kind, _ in given])
         return given[0] if given else None
 
     options = [click.option(f"--{kind.kind}", metavar="COLUMN", help=text) for kind, text in texts.items()]
@@ -350,9 +332,7 @@ def column_for(domain: Domain, chosen: Chosen | None) -> str | None:
     option, wanted = f"--{chosen[0].kind}", domain.column_layout.option
     if option != wanted:
         remedy = "leave it out" if wanted is None else f"name the column with {wanted}"
-        raise ParameterError(
-            "conflicting-arguments", f"{option} is not what the plan is for, {type(domain).__name__}; {remedy}"
-        )
+        raise conflict(f"{option} is not what the plan is for, {type(domain).__name__}; {remedy}")
     return chosen[1]
 
 
@@ -367,7 +347,7 @@ class DomainOptions:
     def given(self) -> list[str]:
         """Which options were given."""
         flag = [] if self.flag is None else [f"--{self.flag.kind}"]
-        return [f"--{name.replace('_', '-')}" for name in self.values] + flag
+        return [as_option(name) for name in self.values] + flag
 
     def kind(self, *, numbers: bool = False) -> type[Domain] | None:
         """The first domain that has all options that were given; None without any.
@@ -378,9 +358,7 @@ class DomainOptions:
             return None
         kinds = [kind for kind in DOMAINS.values() if self._fit(kind)]
         if not kinds:
-            raise ParameterError(
-                "conflicting-arguments", f"{' and '.join(self._unlike())} exclude each other; leave one of them out"
-            )
+            raise conflict(f"{' and '.join(self._unlike())} exclude each other; leave one of them out")
         return next((kind for kind in kinds if kind.takes_numbers == numbers), kinds[0])
 
     def domain(self, kind: type[Domain], column: str | None = None, numbers: Any = None) -> Domain:
@@ -388,17 +366,14 @@ class DomainOptions:
         own = {option.argument for option in kind.options}
         for name in self.values:
             if name not in own:
-                raise ParameterError(
-                    "conflicting-arguments", f"--{name.replace('_', '-')} is not for --{kind.kind}; leave it out"
-                )
+                raise conflict(f"{as_option(name)} is not for --{kind.kind}; leave it out")
         return kind.from_options(self.values, column, numbers)
 
     def refuse_excluded(self, kind: type[Domain], arguments: Mapping[str, Any]) -> None:
         """Refuse arguments of a plan that mean nothing for this kind of domain."""
         for name in kind.excludes:
             if arguments.get(name) is not None:
-                option, by = f"--{name.replace('_', '-')}", self.given[0]
-                raise ParameterError("conflicting-arguments", f"{option} and {by} exclude each other: leave one out")
+                raise conflict(f"{as_option(name)} and {self.given[0]} exclude each other: leave one out")
 
     def _fit(self, kind: type[Domain]) -> bool:
         return self.values.keys() <= {option.argument for option in kind.options} and self.flag in (None, kind)
@@ -420,11 +395,7 @@ def _domain_options(*, flags: bool) -> Callable[[_F], _F]:
 
     def made(**given: Any) -> DomainOptions:
         marked = [kind for name, kind in kinds.items() if given.get(name)]
-        if len(marked) > 1:
-            one, other = (f"--{kind.kind}" for kind in marked[:2])
-            raise ParameterError(
-                "conflicting-arguments", f"{one} and {other} exclude each other; leave one of them out"
-            )
+        _refuse_several(marked)
         values = {
             name: given[name] if option.flag else option.convert(given[name])
             for name, option in own.items()
@@ -452,30 +423,23 @@ domain_and_flag_options = _domain_options(flags=True)
 """The same for commands without a column that says which domain is meant."""
 
 
-def wanted_options(function: _F) -> _F:
-    """What a plan is made of: the arguments of `plan_from_options`."""
-    for option in reversed(
-        (
-            click.option("--users", type=int, metavar="N", help="The smallest batch that may be released."),
-            click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector."),
-            click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28."),
-            columns_option(
-                "What the numbers are called: names, separated by commas; files must have just these columns."
-            ),
-            domain_and_flag_options,
-            click.option("--column", metavar="NAME", help="What the column of labels or words is called in files."),
-            click.option("--epsilon", type=float, help="The guarantee's epsilon."),
-            click.option("--delta", type=float, help="The guarantee's delta."),
-            plan_options,
-            click.option(
-                "--noise-by",
-                type=click.Choice(get_args(NoiseBy)),
-                help="users: each draws noise; curator: one process holds all rows, nothing is sent.  [users]",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+wanted_options = all_of(
+    click.option("--users", type=int, metavar="N", help="The smallest batch that may be released."),
+    click.option("--dimension", type=int, metavar="D", help="Numbers in each user's array, if it is a vector."),
+    click.option("--shape", metavar="D,D,...", help="Instead: the shape of each user's array, such as 28,28."),
+    columns_option("What the numbers are called: names, separated by commas; files must have just these columns."),
+    domain_and_flag_options,
+    click.option("--column", metavar="NAME", help="What the column of labels or words is called in files."),
+    click.option("--epsilon", type=float, help="The guarantee's epsilon."),
+    click.option("--delta", type=float, help="The guarantee's delta."),
+    plan_options,
+    click.option(
+        "--noise-by",
+        type=click.Choice(get_args(NoiseBy)),
+        help="users: each draws noise; curator: one process holds all rows, nothing is sent.  [users]",
+    ),
+)
+"""What a plan is made of: the arguments of `plan_from_options`."""
 
 
 def plan_from_options(
@@ -515,16 +479,15 @@ def plan_arguments(
         kind = held.kind(numbers=True)
     if kind is None:
         if column is not None:
-            raise ParameterError("conflicting-arguments", "--column is for labels; give --columns for numbers")
+            raise conflict("--column is for labels; give --columns for numbers")
         named = {} if columns is None else {"columns": columns}
         return given | named | {"shape": _shape(dimension, shape, columns)}
     if kind.takes_numbers:
         numbers = Arrays(_shape(dimension, shape, columns), (0, 1), columns)
         return given | {"domain": held.domain(kind, column, numbers)}
     if dimension is not None or shape is not None or columns is not None:
-        raise ParameterError(
-            "conflicting-arguments",
-            "--dimension, --shape and --columns are for numbers; beside --labels they mean groups, and nothing else",
+        raise conflict(
+            "--dimension, --shape and --columns are for numbers; beside --labels they mean groups, and nothing else"
         )
     return given | {"domain": held.domain(kind, column)}
 
@@ -533,10 +496,9 @@ def _shape(dimension: int | None, shape: str | None, columns: list[str] | None) 
     if dimension is None and shape is None and columns:
         return len(columns)
     if (dimension is None) == (shape is None):
-        raise ParameterError(
-            "conflicting-arguments",
+        raise conflict(
             "give either --dimension D or --shape D,D,...: how many numbers each user's array has; or --labels for "
-            "labels, --open-vocabulary for words",
+            "labels, --open-vocabulary for words"
         )
     if dimension is not None:
         return dimension

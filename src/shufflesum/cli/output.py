@@ -9,9 +9,9 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from shufflesum._format import counted, margin, percent, plain, upwards
+from shufflesum._format import counted, margin, plain, upwards
 from shufflesum._machine import SYSTEM_CLOCK
-from shufflesum.cli.commands import in_options
+from shufflesum.cli.commands import conflict, in_options
 from shufflesum.cli.options import PATH, option_group
-from shufflesum.domains.counts import QUANTILE_BINS, Quantile, Top
+from shufflesum.domains.counts import QUANTILE_BINS, Top
 from shufflesum.domains.wording import squared
 from shufflesum.encodings import Levels
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
@@ -51,6 +51,11 @@ def table_of(*titles: str, words: Container[int] = (0,)) -> Table:
     for place, title in enumerate(titles):
         table.add_column(title, justify="left" if place in words else "right")
     return table
+
+
+def print_json(document: Any) -> None:
+    """One JSON object, for a program."""
+    click.echo(json.dumps(document, allow_nan=False))
 
 
 @contextmanager
@@ -125,11 +130,6 @@ _SOME = 10
 _PROMPT = "the counts of any words can be asked for: give a file of them, --candidates words.txt"
 
 
-def guarantee_of(plan: Plan) -> str:
-    """The guarantee in words, with its conditions."""
-    return plan.guarantee.describe()
-
-
 def fallback(plan: Plan) -> str:
     """What is left of the guarantee without a shuffler."""
     return "no protection" if plan.local_epsilon is None else f"epsilon {upwards(plan.local_epsilon)}"
@@ -152,11 +152,14 @@ def print_estimate(
     if estimate.broken is None:
         left = "this process saw the data" if in_process else f"if shuffler and analyzer collude: {fallback(plan)}"
         console.print(
-            f"guarantee for one row: [bold]{guarantee_of(plan)}[/bold] ({plan.accountant} accountant); {left}"
+            f"guarantee for one row: [bold]{plan.guarantee.describe()}[/bold] ({plan.accountant} accountant); {left}"
         )
     else:
         console.print(f"[bold]NO GUARANTEE[/bold]: {escape(estimate.broken)}")
-    print_rows(estimate, level, names, top=top)
+    *others, last = (*estimate.beside, estimate)
+    for other in others:
+        print_rows(other, level, names, top=top)
+    print_rows(last, level, names, top=None if others else top)
     if estimate.adjustment:
         console.print(estimate.adjustment)
 
@@ -195,19 +198,48 @@ def print_rows(
         console.print(line, markup=False)
 
 
-def print_quantiles(quantiles: Sequence[Quantile], level: float) -> None:
-    """Quantiles of numbers in bins; their intervals reach from edge to edge."""
-    table = table_of("quantile", "value", f"{percent(level)} % interval")
-    for each in quantiles:
-        table.add_row(f"{each.q:g}", plain(each.value, 5), f"{plain(each.lower, 15)} to {plain(each.upper, 15)}")
-    console.print(table)
+@dataclass(slots=True)
+class Outputs(StagedOutputs):
+    """The files that options ask for: each is staged once it is clear that it can be made, or None if not given."""
+
+    paths: list[Path] = field(default_factory=list)
+
+    def file(self, path: Path | None, *suffixes: str) -> Path | None:
+        """Where a file is written until the block ends."""
+        if path is None:
+            return None
+        self.paths.append(path)
+        return self.stage(path, suffixes)
+
+    def chart(self, path: Path | None) -> Path | None:
+        """The same for a picture."""
+        if path:
+            require_plots()
+        return self.file(path, *DRAWABLE)
+
+    def page(self, path: Path | None) -> Path | None:
+        """The same for a page with pictures."""
+        if path:
+            require_plots()
+            require_pages()
+        return self.file(path, ".html")
+
+    def say_written(self) -> None:
+        """Name all of them to a person."""
+        for path in self.paths:
+            console.print(f"wrote {path}", markup=False)
 
 
 # ---- What a command that ends in an estimate prints, writes and draws.
 
 _Names = tuple[str, ...] | None
 
-REPORT_HELP = "Write one page with question, guarantee, result, statement and this command (.html)."
+report_option = click.option(
+    "--report", type=PATH, help="Write one page with question, guarantee, result, statement and this command (.html)."
+)
+top_option = click.option(
+    "--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +250,7 @@ class Results:
     output: Path | None
     plot: Path | None
     report: Path | None
-    confidence: float
+    confidence: float = 0.95
     quantiles: tuple[float, ...] = ()
     top: int | None = None
     asked: Sequence[str] | None = None
@@ -234,18 +266,15 @@ class Results:
     def check_plan(self, plan: Plan) -> None:
         """Refuse words under a plan that lists its labels, and a picture of words that nobody named."""
         if self.quantiles and plan.domain.bin_edges is None:
-            raise ParameterError(
-                "conflicting-arguments",
-                "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120",
+            raise conflict(
+                "--quantiles are of numbers counted in bins, without --other: give their edges, --bins 0,18,65,120"
             )
         if self.top is not None and not plan.domain.counts_users:
-            raise ParameterError(
-                "conflicting-arguments", f"--top is for labels and words; the plan is for {type(plan.domain).__name__}"
-            )
+            raise conflict(f"--top is for labels and words; the plan is for {type(plan.domain).__name__}")
+        if self.top is not None and self.quantiles and plan.domain.bin_edges == QUANTILE_BINS:
+            raise conflict("--top shows the fullest bins, and --quantiles alone shows none: give --bins 0,18,65,120")
         if self.asked is not None and not plan.domain.needs_candidates:
-            raise ParameterError(
-                "conflicting-arguments", f"--candidates is for words, and the plan is for {type(plan.domain).__name__}"
-            )
+            raise conflict(f"--candidates is for words, and the plan is for {type(plan.domain).__name__}")
         if self.asked is None and plan.domain.needs_candidates and (self.plot or self.report):
             raise ParameterError(
                 "missing-argument",
@@ -260,20 +289,20 @@ class Results:
         """
         for path in (self.output, self.plot, self.report):
             _keep_inputs(path, *inputs)
-        with StagedOutputs() as outputs:
-            staged_output = outputs.stage(self.output, WRITABLE) if self.output else None
-            staged_plot, staged_report = stage_pictures(outputs, self.plot, self.report)
+        with (outputs := Outputs()):
+            staged_output, staged_plot = outputs.file(self.output, *WRITABLE), outputs.chart(self.plot)
+            staged_report = outputs.page(self.report)
 
             def write(estimate: BaseEstimate, what: str, labels: _Names = None) -> None:
                 if staged_output:
                     write_estimate(staged_output, estimate, self.confidence, labels)
                 if staged_plot:
-                    save_chart(_chart(estimate, what, self.confidence), staged_plot)
+                    drawn = next(iter(estimate.beside), estimate)
+                    save_chart(_chart(drawn, what, self.confidence), staged_plot)
                 if staged_report:
-                    title = f"{estimate.what} of {what}"
                     text = report_page(
                         [estimate],
-                        title=title,
+                        title=f"{estimate.what} of {what}",
                         made=SYSTEM_CLOCK.now(),
                         command=command_line(),
                         fresh_noise=self.draws_noise,
@@ -284,7 +313,9 @@ class Results:
             yield write
 
     def answer(self, estimate: AnyEstimate) -> AnyEstimate:
-        """The estimate, or the counts of the words that are asked about."""
+        """The estimate, or the counts of the words, or the quantiles, that are asked about."""
+        if self.quantiles:
+            return estimate.quantiles(self.quantiles)
         return estimate if self.asked is None else estimate.counts_of(self.asked)
 
     def show(self, estimate: BaseEstimate, labels: _Names = None, names: _Names = None) -> None:
@@ -294,33 +325,25 @@ class Results:
                 "plan": estimate.plan.summary(),
                 "estimate": estimate_to_json(estimate, self.confidence, labels),
             }
-            if self.quantiles:
-                document["quantiles"] = [asdict(each) for each in self._asked_quantiles(estimate)]
-            if self.top is not None:
-                document["top"] = [asdict(row) for row in self._top(estimate).rows]
-            click.echo(json.dumps(document, allow_nan=False))
+            if (ranked := self.ranked(estimate)) is not None:
+                document["top"] = [asdict(row) for row in ranked.rows]
+            print_json(document)
             return
-        ranked = None if self.top is None or estimate.prompt is not None else self._top(estimate)
-        automatic = bool(self.quantiles) and estimate.plan.domain.bin_edges == QUANTILE_BINS  # nobody asked for these
-        if automatic:
-            console.print(f"{estimate.users:,} users\nguarantee for one row: {guarantee_of(estimate.plan)}")
-        else:
-            print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
-        if self.quantiles:
-            print_quantiles(self._asked_quantiles(estimate), self.confidence)
-        if self.output is None and ranked is None and not shown_whole(estimate):
+        ranked = self.ranked(estimate)
+        print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
+        if self.output is None and ranked is None and not all(map(shown_whole, (estimate, *estimate.beside))):
             console.print("-o OUT writes all of them")
         for path in (self.output, self.plot, self.report):
             if path:
                 console.print(f"wrote {path}", markup=False)
 
-    def _top(self, estimate: AnyEstimate) -> Top:
-        """The most frequent labels; all of them where there are no more."""
-        found: Top = estimate.top(min(self.top or 1, len(estimate.to_table())), self.confidence)
+    def ranked(self, estimate: AnyEstimate) -> Top | None:
+        """The most frequent labels, if they are asked for; all of them where there are no more."""
+        counts = next(iter(estimate.beside), estimate)
+        if self.top is None or counts.prompt is not None:
+            return None
+        found: Top = counts.top(min(self.top, len(counts.to_table())), self.confidence)
         return found
-
-    def _asked_quantiles(self, estimate: AnyEstimate) -> list[Quantile]:
-        return [estimate.quantile(q, self.confidence) for q in self.quantiles]
 
 
 def _quantiles(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, ...]:
@@ -339,9 +362,14 @@ result_options = option_group(
     "results",
     Results,
     click.option("--json", is_flag=True, help="Print plan and estimate as one JSON object."),
-    click.option("-o", "--output", type=PATH, help=f"Write the estimate: {', '.join(WRITABLE)}."),
-    click.option("--plot", type=PATH, help=f"Draw the estimate: {', '.join(DRAWABLE)}."),
-    click.option("--report", type=PATH, help=REPORT_HELP),
+    click.option(
+        "-o",
+        "--output",
+        type=PATH,
+        help=f"Write all that is printed as a table, every row of it: {', '.join(WRITABLE)}.",
+    ),
+    click.option("--plot", type=PATH, help=f"Draw it, with --bins and --quantiles the bins: {', '.join(DRAWABLE)}."),
+    report_option,
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
     click.option(
         "--quantiles",
@@ -349,22 +377,13 @@ result_options = option_group(
         metavar="Q,Q,...",
         help="Quantiles of numbers in --bins, or else in fine logarithmic ones: 0.25,0.5,0.75; 0.5 is the median.",
     ),
-    click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."),
+    top_option,
 )
 """Where the estimate goes, and at which level, as `results`."""
 
 
-def stage_pictures(outputs: StagedOutputs, plot: Path | None, report: Path | None) -> tuple[Path | None, Path | None]:
-    """Where a picture and a page are written, once it is clear that they can be made."""
-    if plot or report:
-        require_plots()
-    if report:
-        require_pages()
-    return (outputs.stage(plot, DRAWABLE) if plot else None, outputs.stage(report, (".html",)) if report else None)
-
-
 def _chart(estimate: BaseEstimate, what: str, level: float) -> Any:
-    promise = guarantee_of(estimate.plan) if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
+    promise = estimate.plan.guarantee.describe() if estimate.guarantee_holds else "WITHOUT the plan's guarantee"
     subtitle = f"{counted(estimate.users, 'user')}, {promise}"
     return estimate_chart(estimate, title=f"{estimate.what} of {what}", subtitle=subtitle, level=level)
 
@@ -394,7 +413,7 @@ def card(plan: Plan, assumed_std: float | None = None, *, details: bool = False)
     lines = {
         "error": _error(plan, assumed_std),
         "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
-        "guarantee": [guarantee, *(line for warning in plan.warnings for line in _wrapped(str(warning)))],
+        "guarantee": [guarantee, *_wrapped(*map(str, plan.warnings))],
         "each sends": [sent(plan)],
     }
     if details:
@@ -416,7 +435,7 @@ def sent(plan: Plan) -> str:
 def _error(plan: Plan, assumed_std: float | None) -> list[str]:
     """What to expect at 95 %, and where guessing would do better."""
     margins = plan.domain.wording.margins(plan)
-    said = _wrapped_all(f"± {wide} in {what}" for what, wide in margins.items())
+    said = _wrapped(*(f"± {wide} in {what}" for what, wide in margins.items()))
     said[-1] += " (95 %, worst data)"
     if assumed_std is not None:
         each = math.sqrt(plan.error_at_std(assumed_std).total / plan.dimension)
@@ -440,10 +459,10 @@ def _details(plan: Plan) -> dict[str, list[str]]:
     return {
         "collects": _wrapped(wording.collected()),
         "bounds": _wrapped(wording.bounds()),
-        "in detail": _wrapped_all([f"squared error, all together: {squared(plan)}", *wording.error_details(plan)]),
+        "in detail": _wrapped(f"squared error, all together: {squared(plan)}", *wording.error_details(plan)),
         "curator": _wrapped(f"the squared error is {curator}"),
         "accountant": [plan.accountant],
-        "reports": [] if in_process else _wrapped_all([plan.mechanism.describe(plan.encoding), *_kinds(plan)]),
+        "reports": [] if in_process else _wrapped(plan.mechanism.describe(plan.encoding), *_kinds(plan)),
         "malicious": [] if in_process else _wrapped(f"at most, {malicious(plan)}"),
         "collusion": [] if in_process else [f"if shuffler and analyzer collude: {fallback(plan)}"],
         "the paper": _wrapped(_published(plan)) if comparable else [],
@@ -458,12 +477,8 @@ def _kinds(plan: Plan) -> list[str]:
     return [f"on average {' and '.join(kinds)}"] if kinds else []
 
 
-def _wrapped(text: str) -> list[str]:
-    return [escape(line) for line in textwrap.wrap(text, _WIDTH)]
-
-
-def _wrapped_all(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts for line in _wrapped(text)]
+def _wrapped(*texts: str) -> list[str]:
+    return [escape(line) for text in texts for line in textwrap.wrap(text, _WIDTH)]
 
 
 def _published(plan: Plan) -> str:

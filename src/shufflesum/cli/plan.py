@@ -16,14 +16,13 @@ from shufflesum._format import counted, upwards
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.cli.commands import Command
 from shufflesum.cli.options import PATH, plan_from_options, wanted_options
-from shufflesum.cli.output import card, console, table_of, warnings_as_notes
+from shufflesum.cli.output import Outputs, card, console, table_of, warnings_as_notes
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan
-from shufflesum.plots import DRAWABLE, error_chart, require_plots, save_chart
+from shufflesum.plots import error_chart, save_chart
 from shufflesum.service import require_explorer
 from shufflesum.statement import statement
-from shufflesum.tables.writers import StagedOutputs
 
 _USERS = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 """For the table of epsilon by users."""
@@ -89,11 +88,8 @@ def plan_command(
     --labels alone counts one label a user, with --max-choices S up to S labels, with --dimension or --shape it is for
     means of numbers in groups. --bins counts numbers in bins, --open-vocabulary any words.
     """
-    with StagedOutputs() as outputs, warnings_as_notes():
-        staged = outputs.stage(output, (".json",)) if output else None
-        if plot:
-            require_plots()
-        staged_plot = outputs.stage(plot, DRAWABLE) if plot else None
+    with (outputs := Outputs()), warnings_as_notes():
+        staged, staged_plot = outputs.file(output, ".json"), outputs.chart(plot)
         errors = {"target_error": target_error, "margin": margin}
         wanted = {name: error for name, error in errors.items() if error is not None}
         if wanted and arguments["users"] is None and arguments["epsilon"] is None:
@@ -112,9 +108,7 @@ def plan_command(
         click.echo(plan.to_json())
     else:
         console.print(card(plan, arguments.get("assumed_std"), details=details))
-        for path in (output, plot):
-            if path:
-                console.print(f"wrote {path}", markup=False)
+        outputs.say_written()
 
 
 def _print_epsilons(wanted: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -134,7 +128,7 @@ def _print_epsilons(wanted: dict[str, Any], arguments: dict[str, Any]) -> None:
 
 def _draw(plan: Plan, path: Path) -> None:
     parts = {
-        _label(option): {
+        f"{option.reports:,} {option.mechanism.kind}": {
             "sampling": option.expected_error.sampling,
             "rounding": option.expected_error.rounding,
             "noise": option.expected_error.noise,
@@ -150,10 +144,6 @@ def _draw(plan: Plan, path: Path) -> None:
     save_chart(chart, path)
 
 
-def _label(option: Plan) -> str:
-    return f"{option.reports:,} {option.mechanism.kind}"
-
-
 @click.command("statement", cls=Command)
 @click.argument("plan_file", metavar="PLAN", type=PATH)
 @click.option("-o", "--output", type=PATH, help="Write the page (.md) instead of printing it.")
@@ -166,7 +156,7 @@ def statement_command(plan_file: Path, output: Path | None) -> None:
     if output is None:
         click.echo(text)
         return
-    with StagedOutputs() as outputs:
+    with (outputs := Outputs()):
         outputs.write(outputs.stage(output, (".md",)), text)
     click.echo(f"wrote {output}")
 

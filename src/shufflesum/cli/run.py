@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import asdict, replace
 from functools import partial
@@ -10,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.markup import escape
 
-from shufflesum._format import between, downwards, number, percent, upwards
-from shufflesum.aggregation import require_bounds
+from shufflesum._checks import check_number
+from shufflesum._format import downwards, percent, plain, upwards
 from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli import options
 from shufflesum.cli import table as tabled
 from shufflesum.cli.budget import budget_option, spending
-from shufflesum.cli.commands import Command
+from shufflesum.cli.commands import Command, conflict
 from shufflesum.cli.options import PATH, Chosen, DomainOptions
-from shufflesum.cli.output import Results, console, guarantee_of, result_options, table_of, warnings_as_notes
+from shufflesum.cli.output import Outputs, Results, console, print_json, result_options, table_of, warnings_as_notes
 from shufflesum.cli.table import TableOptions
 from shufflesum.domains import DOMAINS, Arrays, Categories
-from shufflesum.domains.bounds import default_bounds_named
-from shufflesum.domains.counts import QUANTILE_BINS, check_cover
+from shufflesum.domains.bounds import DEFAULT_BOUNDS, explicit_bounds
+from shufflesum.domains.counts import QUANTILE_BINS
 from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import tail_of
@@ -34,8 +32,8 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.tables.readers import DataSource, check_shape
-from shufflesum.tables.writers import StagedOutputs
+from shufflesum.tables.readers import check_shape
+from shufflesum.tables.sources import DataSource
 
 
 @click.command("run", cls=Command)
@@ -107,17 +105,12 @@ def run_command(
         beside: dict[str, Any] = {
             "--plan": plan_file,
             "--candidates": candidates,
-            "-o": results.output,
-            "--plot": results.plot,
-            "--report": results.report,
             "--quantiles": results.quantiles,
             "--top": results.top,
         }
         named = [*held.given, *([] if chosen is None else [f"--{chosen[0].kind}"])]
         for option in [*named, *(option for option, value in beside.items() if value)]:
-            raise ParameterError(
-                "conflicting-arguments", f"{option} does not go with --variance; leave one of them out"
-            )
+            raise conflict(f"{option} does not go with --variance; leave one of them out")
         _run_variance(file, reading, results, given, budget_file, clip=clip, missing=missing)
         return
     if rounds_file is not None and plan_file is None:
@@ -147,8 +140,7 @@ def run_command(
         rounds = None if rounds_file is None else RoundCounter(rounds_file, plan)
         begin = budget.round_of(plan, rounds, "--rounds-file FILE, or with --budget FILE")
         unbounded = planned is None and "bounds" not in given and plan.domain.numbers is not None
-        require_bounds(clip=clip, unbounded=unbounded)
-        with default_bounds_named(unbounded):
+        with explicit_bounds(unbounded, clip=clip):
             estimate = tabled.aggregate_table(
                 file, table, lambda: reading.rows(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
             )
@@ -212,11 +204,11 @@ def _run_variance(
     """Mean, variance and standard deviation of each column: users hold each value and its square, in one plan."""
     _check_target(given)
     given = options.with_mechanism(given)
-    with warnings_as_notes(), spending(budget_file) as budget:
+    inputs = (file, budget_file)
+    with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
         table, missing = tabled.apply_missing_policy(file, reading.open(file), missing)
         bounds = given.pop("bounds", None)
-        require_bounds(clip=clip, unbounded=bounds is None)
-        squares = Squares(Arrays(table.shape, (0.0, 1.0) if bounds is None else bounds, tabled.named_columns(table)))
+        squares = Squares(Arrays(table.shape, bounds or DEFAULT_BOUNDS, tabled.named_columns(table)))
         domain = squares.domain
         plan = make_plan(
             users=table.rows,
@@ -227,61 +219,14 @@ def _run_variance(
             **given,
         )
         rows = partial(squares.rows, clip=clip, missing=missing)
-        with quiet_squares(), default_bounds_named(bounds is None):
+        with quiet_squares(), explicit_bounds(bounds is None, clip=clip):
             begin = budget.round_of(plan)
             estimate = tabled.aggregate_table(file, table, lambda: tabled.prepared(table, rows), plan, begin=begin)
         found = Moments.of(squares, estimate, clip=clip, missing=missing)
+        write(found, file.name, None)
     reading.note_detected(table, file, quiet=results.json)
-    _show_moments(found, table.names or (), results.confidence, results.json)
+    results.show(found)
     budget.note_second_release(plan)
-
-
-def _show_moments(found: Moments, names: tuple[str, ...], level: float, as_json: bool) -> None:
-    columns: dict[str, Any] = {"mean": found.mean, "variance": found.variance}
-    columns["standard_deviation"] = found.standard_deviation
-    intervals = {
-        "mean": found.mean_interval(level),
-        "variance": found.variance_interval(level),
-        "standard_deviation": found.standard_deviation_interval(level),
-    }
-    if as_json:
-        document: dict[str, Any] = {
-            "plan": found.estimate.plan.summary(),
-            "names": list(names) or None,
-            "users": found.users,
-            "level": level,
-        }
-        if found.estimate.adjusted:
-            document |= {"adjusted": list(found.estimate.adjusted), "adjustment": found.estimate.adjustment}
-        for name, values in columns.items():
-            document[name] = np.asarray(values).tolist()
-            document[f"{name}_interval"] = [np.asarray(end).tolist() for end in intervals[name]]
-        click.echo(json.dumps(document, allow_nan=False))
-        return
-    console.print(f"[bold]{found.users:,} users[/bold]; guarantee for one row: {guarantee_of(found.estimate.plan)}")
-    interval = f"{percent(level)}% interval"
-    shown = table_of("column", "mean", "variance", interval, "deviation", interval)
-    flat = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
-    ends = {name: [np.asarray(end).reshape(-1) for end in pair] for name, pair in intervals.items()}
-    for i in range(len(flat["mean"])):
-        shown.add_row(
-            escape(names[i]) if names else str(i),
-            _held(flat["mean"][i], *(end[i] for end in ends["mean"]))[0],
-            *(
-                text
-                for name in ("variance", "standard_deviation")
-                for text in _held(flat[name][i], *(end[i] for end in ends[name]))
-            ),
-        )
-    console.print(shown)
-    if found.estimate.adjustment:
-        console.print(found.estimate.adjustment)
-
-
-def _held(value: float, lower: float, upper: float) -> tuple[str, str]:
-    """A value and its interval, to the digits that a quarter of the interval, about a standard error, allows."""
-    error = (upper - lower) / 4
-    return number(value, error), between(lower, upper, error)
 
 
 @click.command("bounds", cls=Command)
@@ -320,12 +265,12 @@ def bounds_command(
     Example: shufflesum bounds people.csv --epsilon 1 --delta 1e-6 -o plan.json
              shufflesum run people.csv --plan plan.json --clip
     """
-    check_cover(cover)  # before anything is spent
+    check_number("cover", cover, above=0, most=1)  # before anything is spent
     tail_of(confidence)
-    with warnings_as_notes(), spending(budget_file) as budget, StagedOutputs() as outputs:
-        staged = outputs.stage(output, (".json",)) if output else None
+    with warnings_as_notes(), spending(budget_file) as budget, (outputs := Outputs()):
+        staged = outputs.file(output, ".json")
         if staged and share == 1:
-            raise ParameterError("conflicting-arguments", "--share 1 leaves nothing for a main plan; leave -o out")
+            raise conflict("--share 1 leaves nothing for a main plan; leave -o out")
         table = reading.open(file)
         given: dict[str, Any] = {} if rounds is None else {"rounds": rounds}
         if (names := tabled.named_columns(table)) is not None:
@@ -366,16 +311,16 @@ def _show_bounds(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) 
             "epsilon": found.epsilon,
             "delta": found.delta,
         }
-        click.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
         return
-    shown = table_of("column", "lower", "upper", "users within", f"{percent(found.columns[0].level)}% interval")
+    shown = table_of("column", "lower", "upper", "users within", f"{percent(found.columns[0].level)} % interval")
     for i, column in enumerate(found.columns):
         shown.add_row(
             escape(names[i]) if names else str(i),
-            f"{column.lower:.15g}",
-            f"{column.upper:.15g}",
-            f"{100 * column.within:.1f}%",
-            f"{downwards(100 * column.within_lower)}% to {upwards(100 * column.within_upper)}%",
+            plain(column.lower, 15),
+            plain(column.upper, 15),
+            f"{100 * column.within:.1f} %",
+            f"{downwards(100 * column.within_lower)} % to {upwards(100 * column.within_upper)} %",
         )
     console.print(shown)
     console.print(found.statement, markup=False)

@@ -175,7 +175,7 @@ def shuffler(
     from shufflesum.service.shuffler.release import AnalyzerAddress
     from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
     from shufflesum.service.shuffler.tokens import Tokens
-    from shufflesum.service.stores.store import sqlite_path
+    from shufflesum.service.stores.database import sqlite_path
 
     url = check_url(analyzer, allow_plain_http=allow_plain_http)
     options = ShufflerOptions(
@@ -250,7 +250,7 @@ def analyzer(
     from shufflesum.service.http.app import Limits
     from shufflesum.service.http.server import run_server
     from shufflesum.service.logs import log
-    from shufflesum.service.stores.store import sqlite_path
+    from shufflesum.service.stores.database import sqlite_path
     from shufflesum.service.stores.tables import open_tables
 
     listening = serving.listening(peer_ca)

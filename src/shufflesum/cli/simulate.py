@@ -17,12 +17,12 @@ from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.aggregation import aggregate_batches
 from shufflesum.cli import options
 from shufflesum.cli import output as printed
-from shufflesum.cli.commands import Command
+from shufflesum.cli.commands import Command, conflict
 from shufflesum.cli.options import PATH
 from shufflesum.cli.output import console
-from shufflesum.cli.table import TableOptions, check_table, named_columns, text_options
+from shufflesum.cli.table import TEXT_PARAMETERS, TableOptions, check_table, named_columns, text_options
 from shufflesum.domains import DOMAINS
-from shufflesum.errors import FileError, ParameterError
+from shufflesum.errors import FileError
 from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.pages import simulation_page
 from shufflesum.planning import plan as make_plan
@@ -31,18 +31,12 @@ from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
 from shufflesum.service import require_service
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
 from shufflesum.synthetic import heartbeats
-from shufflesum.tables.readers import DataSource, rows_of
+from shufflesum.tables.readers import rows_of
+from shufflesum.tables.sources import DataSource
 from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import SEALED_BYTES
 
 _DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))
-
-
-def _reading(
-    header: bool | None, separator: str | None, decimal: str | None, encoding: str | None, array: str | None
-) -> TableOptions:
-    """How --data is written; its columns are those of the plan."""
-    return TableOptions(None, header, separator, decimal, encoding, array)
 
 
 @click.command("simulate", cls=Command)
@@ -57,7 +51,7 @@ def _reading(
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the made-up data; noise has none.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--clip", is_flag=True, help="With --data: move values to the nearest bound.")
-@options.option_group("reading", _reading, *text_options("With --data: "))
+@options.option_group("reading", TableOptions, *text_options("With --data: "), parameters=TEXT_PARAMETERS)
 @options.candidates_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 @click.option("--plot", type=PATH, help=f"Draw the first try beside the truth: {', '.join(DRAWABLE)}.")
@@ -89,14 +83,14 @@ def simulate_command(
              shufflesum simulate --users 5000 --labels yes,no,unsure --epsilon 1 --delta 1e-6 --distribution uniform
     """
     words = options.words_of(candidates)
-    with StagedOutputs() as outputs, printed.warnings_as_notes():
-        staged_plot, staged_report = printed.stage_pictures(outputs, plot, report)
+    with (outputs := printed.Outputs()), printed.warnings_as_notes():
+        staged_plot, staged_report = outputs.chart(plot), outputs.page(report)
         table = None
         if data is not None and plan_file is None:
             table = _fill_in(data, arguments, reading)
         plan = _tried_plan(plan_file, arguments)
         if words is not None and not plan.domain.needs_candidates:
-            raise ParameterError("conflicting-arguments", "--candidates is for words; the plan lists its labels")
+            raise conflict("--candidates is for words; the plan lists its labels")
         if data is None:
             with printed.progress_bar("rows", repeats * plan.users) as progress:
                 tried = simulate(
@@ -110,7 +104,7 @@ def simulate_command(
                 )
         else:
             if distribution is not None:
-                raise ParameterError("conflicting-arguments", "--distribution is for made-up data, not --data")
+                raise conflict("--distribution is for made-up data, not --data")
             opened = table or reading.open(data, plan.domain)
             check_table(data, opened, plan)
             with printed.progress_bar("rows", repeats * opened.rows) as progress:
@@ -131,7 +125,9 @@ def simulate_command(
                 tried, title="A plan tried before collecting", made=SYSTEM_CLOCK.now(), command=printed.command_line()
             )
             outputs.write(staged_report, page)
-    _show_simulation(tried, as_json, [path for path in (plot, report) if path])
+    _show_simulation(tried, as_json)
+    if not as_json:
+        outputs.say_written()
 
 
 def _tried_plan(plan_file: Path | None, arguments: dict[str, Any]) -> Plan:
@@ -163,12 +159,12 @@ def _chart(tried: Simulation) -> Any:
         estimate,
         truth=tried.truth,
         title="A plan tried before collecting",
-        subtitle=f"{tried.users:,} users, {tried.data}; {printed.guarantee_of(tried.plan)}",
+        subtitle=f"{tried.users:,} users, {tried.data}; {tried.plan.guarantee.describe()}",
         level=tried.level,
     )
 
 
-def _show_simulation(tried: Simulation, as_json: bool, written: list[Path]) -> None:
+def _show_simulation(tried: Simulation, as_json: bool) -> None:
     if as_json:
         document = {
             "plan": tried.plan.summary(),
@@ -186,15 +182,13 @@ def _show_simulation(tried: Simulation, as_json: bool, written: list[Path]) -> N
                 "intervals_that_held": tried.held,
             },
         }
-        click.echo(json.dumps(document, allow_nan=False))
+        printed.print_json(document)
         return
-    console.print(f"[bold]Plan {tried.plan.id[:16]}[/bold], {printed.guarantee_of(tried.plan)}")
+    console.print(f"[bold]Plan {tried.plan.id[:16]}[/bold], {tried.plan.guarantee.describe()}")
     figures = found(tried)
     width = max(map(len, figures))
     for what, value in figures.items():
         console.print(f"  {what:<{width}}  {escape(value)}")
-    for path in written:
-        console.print(f"wrote {path}", markup=False)
 
 
 _SAMPLES = 100
@@ -222,10 +216,7 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
         context = click.get_current_context()
         given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
         if unheeded := sorted(given - {"service", "users"}):
-            raise ParameterError(
-                "conflicting-arguments",
-                f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan",
-            )
+            raise conflict(f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan")
         run_service_demo(users=users if "users" in given else _SERVICE_USERS)
         return
     require_plots()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 
 from shufflesum.aggregation import aggregate_rows, without_rows
-from shufflesum.cli.options import columns_option, note_missing_header, option_group
+from shufflesum.cli.options import all_of, columns_option, note_missing_header, option_group
 from shufflesum.cli.output import progress_bar
 from shufflesum.domains import Domain, Missing
 from shufflesum.domains.labels import without_case
@@ -17,49 +17,27 @@ from shufflesum.errors import DataError
 from shufflesum.estimate import AnyEstimate
 from shufflesum.plans import Plan
 from shufflesum.tables import readers
-from shufflesum.tables.delimited import Dialect
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.tables.readers import DataSource
+from shufflesum.tables.sources import DataSource, ReadOptions
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
-class TableOptions:
+class TableOptions(ReadOptions):
     """The options of `table_options`."""
 
-    columns: list[str] | None = None
-    header: bool | None = None
-    separator: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    array: str | None = None
-    user_column: str | None = None
     ignore_case: bool = False
 
     @property
     def says_how_it_is_written(self) -> bool:
         """Whether anything was said that a file of text, or of several arrays, needs."""
-        written = (self.header, self.array, self.separator, self.decimal, self.encoding)
-        return any(said is not None for said in written)
-
-    def arguments(self, domain: Domain | None = None, column: str | None = None) -> dict[str, Any]:
-        """What `open_table` and `open_users` take, for a plan of this domain with labels in this column."""
-        selection = {"columns": self.columns}
-        if domain is not None:
-            selection = readers.table_selection(domain, column=column, columns=self.columns)
-        dialect = Dialect(self.separator, self.decimal, self.encoding)
-        return {
-            "header": self.header,
-            "user_column": self.user_column,
-            "array": self.array,
-            "dialect": dialect,
-            **selection,
-        }
+        return any(getattr(self, name) is not None for name in TEXT_PARAMETERS)
 
     def open(self, file: PathOrUrl, domain: Domain | None = None, column: str | None = None) -> DataSource:
-        """The file as a table."""
-        return readers.open_table(file, **self.arguments(domain, column))
+        """The file as a table, for a plan of this domain with labels in this column."""
+        options = self if domain is None else replace(self, column=column).for_domain(domain)
+        return readers.open_table(file, options)
 
     def rows(self, table: DataSource, domain: Domain) -> Iterator[Any]:
         """The batches of a table as a domain takes them."""
@@ -71,13 +49,16 @@ class TableOptions:
 
         For programs, which are `quiet`, there is only the note that the first line counts as a user.
         """
-        note_missing_header(readers.column_names(table), file, self.header)
+        note_missing_header(table.column_names, file, self.header)
         said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding, "header": self.header}
         given = {f"--{name}" for name, value in said.items() if value is not None}
         given |= {"--no-header"} if self.header is not None else set()
-        found = [f"{words} ({option})" for option, words in readers.detected(table).items() if option not in given]
+        found = [f"{words} ({option})" for option, words in table.detected.items() if option not in given]
         if found and not quiet:
             click.echo(f"{file} was read with {', '.join(found)}")
+
+
+TEXT_PARAMETERS = ("header", "separator", "decimal", "encoding", "array")
 
 
 def text_options(before: str = "") -> tuple[Callable[[Any], Any], ...]:
@@ -106,6 +87,7 @@ table_options = option_group(
     *text_options(),
     click.option("--ignore-case", is_flag=True, help="Read labels without regard to capitals."),
     click.option("--user-column", metavar="NAME", help="The column that says whose row it is; each user may have one."),
+    parameters=(*TEXT_PARAMETERS, "columns", "ignore_case", "user_column"),
 )
 """Which columns and rows of a file are the users' arrays, and how a file of text is written, as `reading`."""
 
@@ -117,17 +99,16 @@ DROPPED = f"{MIDPOINT}, which pulls the mean there by the missing fraction, or l
 def clip_options(clip: str, missing: str, *choices: str) -> Callable[[_F], _F]:
     """What becomes of values out of bounds and of missing ones, in words; `choices` beyond refuse and midpoint."""
 
-    def decorate(function: _F) -> _F:
-        function = click.option(
+    return all_of(
+        click.option("--clip", is_flag=True, help=f"{clip} instead of refusing the file."),
+        click.option(
             "--missing",
             type=click.Choice(["refuse", "midpoint", *choices]),
             default="refuse",
             show_default=True,
             help=f"NaN and empty cells: {missing}.",
-        )(function)
-        return click.option("--clip", is_flag=True, help=f"{clip} instead of refusing the file.")(function)
-
-    return decorate
+        ),
+    )
 
 
 def named_columns(table: DataSource) -> tuple[str, ...] | None:
@@ -139,7 +120,7 @@ def named_columns(table: DataSource) -> tuple[str, ...] | None:
 def check_table(file: PathOrUrl, table: DataSource, plan: Plan) -> None:
     """Refuse a file with too few rows for a plan, or with rows of another shape."""
     if table.rows < plan.users:
-        left = " without missing values" if isinstance(table, readers.CompleteTable) else ""
+        left = "" if table.left_out is None else " without missing values"
         raise DataError(
             "too-few-users",
             f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.users} users; add rows, or give "
@@ -174,8 +155,7 @@ def aggregate_table(
             estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise readers.located(error, file, table) from None
-    left_out = table.table.rows - table.rows if isinstance(table, readers.CompleteTable) else 0
-    return without_rows(estimate, "drop" if isinstance(table, readers.CompleteTable) else "refuse", left_out)
+    return without_rows(estimate, "refuse" if table.left_out is None else "drop", table.left_out or 0)
 
 
 def apply_missing_policy(file: PathOrUrl, table: DataSource, missing: str) -> tuple[DataSource, Missing]:

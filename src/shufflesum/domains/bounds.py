@@ -149,8 +149,8 @@ def _in_order(bounds: Mapping[str, Any], columns: Sequence[str] | None) -> list[
     if lacking is not None:
         raise ParameterError(
             "bad-bounds",
-            f"column {lacking!r} has no bounds; give them (--bounds {lacking}=LO:HI), or leave the column out "
-            "(columns=)",
+            f"column {lacking!r} has no bounds; give them (bounds={{{lacking!r}: (LO, HI)}}), or leave the column "
+            "out (columns=)",
         )
     return [(name, bounds[name]) for name in columns]
 
@@ -189,12 +189,22 @@ def _check(lower: NDArray[np.float64], upper: NDArray[np.float64], describe: Cal
     raise ParameterError("bad-bounds", f"bounds ({low!r}, {high!r}){named} are not allowed: {rule} (bounds=)")
 
 
+DEFAULT_BOUNDS = Bounds(0.0, 1.0)
+"""What stands where nobody gave bounds; told by identity from the same bounds that were given."""
+
+
 @contextmanager
-def default_bounds_named(default: bool) -> Iterator[None]:
-    """Where no bounds were given and these are the default, say so with a value outside."""
+def explicit_bounds(unbounded: bool, *, clip: bool) -> Iterator[None]:
+    """Where no bounds were given, refuse to clip, and say with a value outside that the bounds are the default."""
+    if clip and unbounded:
+        raise ParameterError(
+            "missing-argument",
+            "clip=True moves values to the nearest bound, but no bounds were given; say what values can be (bounds=), "
+            "such as 0 to 120",
+        )
     try:
         yield
     except DataError as error:
-        if default and error.problem == "out-of-bounds":
+        if unbounded and error.problem == "out-of-bounds":
             raise error.ending("[0, 1] is the default, because no bounds were given") from None
         raise

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._checks import shown
+from shufflesum._checks import set_fields, shown
 from shufflesum.domains import base
 from shufflesum.domains.base import ColumnLayout, InputCoercion, LabelDomain, Missing
 from shufflesum.domains.labels import (
@@ -90,10 +90,7 @@ class Categories(LabelDomain):
             raise ParameterError(
                 "conflicting-arguments", f"{OTHER!r} is one of the labels already; leave it out, or other=True"
             )
-        object.__setattr__(self, "labels", listed)
-        object.__setattr__(self, "bins", edges)
-        object.__setattr__(self, "other", bool(other))
-        object.__setattr__(self, "column", checked_column(column))
+        set_fields(self, labels=listed, bins=edges, other=bool(other), column=checked_column(column))
 
     @property
     def cells(self) -> int:
@@ -286,4 +283,4 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
 def _number(value: float) -> str:
     plain = float(f"{value:.15g}")  # an edge may be the next number above a plain one, so that its bin holds that, too
     value = plain if math.isfinite(plain) and math.nextafter(plain, math.inf) == value else float(value)
-    return str(int(value)) if math.floor(value) == value and abs(value) < 1e15 else repr(value)
+    return f"{int(value):,}" if math.floor(value) == value and abs(value) < 1e15 else f"{value:,}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -148,6 +148,13 @@ class CountEstimate(BaseEstimate):
         """
         return self._binned.quantile(q, level, target)
 
+    def quantiles(self, parts: Sequence[float]) -> QuantileEstimate:
+        """Several quantiles as one table, which files, pages and pictures show."""
+        self._binned  # noqa: B018  refused where there are no bins
+        for part in parts:
+            check_number("q", part, above=0, below=1)
+        return self.read_as(QuantileEstimate, counts=self, parts=tuple(map(float, parts)))
+
     def median(self, level: float = 0.95, *, target: Target = "users") -> Quantile:
         """The quantile at one half."""
         return self.quantile(0.5, level, target=target)
@@ -181,6 +188,51 @@ class CountEstimate(BaseEstimate):
     @property
     def _labelled(self) -> LabelDomain:
         return cast("LabelDomain", self.domain)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class QuantileEstimate(BaseEstimate):
+    """Quantiles of numbers that were counted in bins; each interval holds by itself, and reaches from edge to edge.
+
+    People see the counts of bins beside them, unless these are `QUANTILE_BINS`, of which nobody asked for the counts.
+    `save` writes the counts, from which any quantiles can be asked for again.
+    """
+
+    what: ClassVar[str] = "Private quantiles"
+    caption: ClassVar[str] = "Quantiles of the users' numbers"
+
+    counts: CountEstimate = field(kw_only=True)
+    parts: tuple[float, ...] = field(kw_only=True)
+
+    @property
+    def beside(self) -> tuple[CountEstimate, ...]:
+        """The counts of the bins, where they were asked for."""
+        return () if self.domain.bin_edges == QUANTILE_BINS else (self.counts,)
+
+    def figures(self, level: float = 0.95) -> dict[str, Any]:
+        """Quantiles, their values and intervals, and what else people see: the counts of bins."""
+        table = self.to_table(level)
+        found = {"quantiles": self.parts, "values": table.value, "value_interval": (table.lower, table.upper)}
+        return found | {name: figure for each in self.beside for name, figure in each.figures(level).items()}
+
+    def _rows(self, level: float) -> EstimateTable:
+        found = [self.counts.quantile(part, level) for part in self.parts]
+        size = len(found)
+        return EstimateTable(
+            "value",
+            level,
+            np.array([each.value for each in found]),
+            np.full(size, np.nan),
+            np.array([each.lower for each in found]),
+            np.array([each.upper for each in found]),
+            np.full(size, self.users),
+            np.full(size, ""),
+            (size,),
+            lambda places: [f"{self.parts[place]:.15g}" for place in places],
+            entry="quantile",
+            named=True,
+            indexed=False,
+        )
 
 
 # ---- what labels of a list and words that were asked for share -------------------------------------------------------
@@ -223,7 +275,8 @@ def count_figures(estimate: CountEstimate | WordCounts, level: float) -> dict[st
 
 def count_remarks(estimate: CountEstimate | WordCounts, level: float) -> list[str]:
     """Which of the first ranks are certain."""
-    return [estimate.top(min(_RANKED, len(estimate.counts)), level).statement]
+    different = len(set(estimate.names))  # a word that was named twice has one rank
+    return [estimate.top(min(_RANKED, different), level).statement]
 
 
 # ---- Numbers that were counted in bins: their quantiles, and bounds that hold most of them, with confidence.
@@ -311,12 +364,8 @@ class Binned:
         decides on either end (docs/accuracy.md). From the left, edges are passed as long as so few reports below them
         are unlikely if the quantile is below; from the right, as long as so many are if it is not.
         """
-        check_number("q", q)
+        check_number("q", q, above=0, below=1)
         check_choice("target", target, ("users", "population"))
-        if not 0 < q < 1:
-            raise ParameterError(
-                "out-of-range", f"q is {q}; a quantile lies strictly between 0 and 1, the median at 0.5"
-            )
         tail = tail_of(level)
         found, reports = self._means, np.cumsum(self.table[self.first : self.first + self.bins])
         fewest, most = (q, q) if target == "population" else self._holders(q)
@@ -339,7 +388,7 @@ class Binned:
         if that is more. What is said of the users within holds for whichever edges come out, and in `together` such
         suggestions at once.
         """
-        check_cover(cover)
+        check_number("cover", cover, above=0, most=1)
         found = self._means
         mine = slice(self.first, self.first + self.bins)
         lowest, _ = found.interval(tail_of(max(level, _OCCUPIED), together * self.bins), "users")
@@ -391,13 +440,6 @@ class Binned:
         low, high = (min(max(edge, -_FARTHEST), _FARTHEST) for edge in self.edges[at - 1 : at + 1])
         held = reached[at] - reached[at - 1]
         return low + (high - low) * (float((wanted - reached[at - 1]) / held) if held > 0 else 0.5)
-
-
-def check_cover(cover: float) -> None:
-    """Refuse what is no part of the users."""
-    check_number("cover", cover)
-    if not 0 < cover <= 1:
-        raise ParameterError("out-of-range", f"cover is {cover}; it must be a part of the users, above 0 and at most 1")
 
 
 def _part(value: float) -> float:
@@ -469,19 +511,9 @@ def top_of(
     reach = len(counts) - np.searchsorted(np.sort(upper), lows, side="left") - 1  # itself reaches, too
     above = len(counts) - np.searchsorted(np.sort(lower), highs, side="right")
     ranks = np.arange(k)
-    rows = tuple(
-        TopRow(*row)
-        for row in zip(
-            (ranks + 1).tolist(),
-            (labels[index] for index in order.tolist()),
-            counts[order].tolist(),
-            lows.tolist(),
-            highs.tolist(),
-            (reach < k).tolist(),
-            ((above == ranks) & (reach == ranks)).tolist(),
-            strict=True,
-        )
-    )
+    certain = (reach < k).tolist(), ((above == ranks) & (reach == ranks)).tolist()
+    listed = (ranks + 1).tolist(), [labels[index] for index in order.tolist()], counts[order].tolist()
+    rows = tuple(map(TopRow, *listed, lows.tolist(), highs.tolist(), *certain))
     return Top(rows, level, _statement(rows, [names[index] for index in order.tolist()], level, whole=k == len(counts)))
 
 

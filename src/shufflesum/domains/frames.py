@@ -45,7 +45,8 @@ class Columns:
 
     def where(self, place: int) -> str:
         """A column as messages name it."""
-        return f"column {self.names[place]!r}" if self.names else f"the {type(self.columns[place]).__name__}"
+        name = f"column {self.names[place]!r}" if self.names else f"the {type(self.columns[place]).__name__}"
+        return f"arrays: {name}"
 
 
 def columns_of(values: object) -> Columns | None:
@@ -67,7 +68,7 @@ def columns_of(values: object) -> Columns | None:
         if library is None:
             return None
         raise DataError("wrong-type", f"arrays: a {kind} of {library} holds no rows; pass a table or a column")
-    pa = _pyarrow()
+    pa = require_arrow()
     if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "dtype"):
         return Columns(_names([getattr(values, "name", None)]), [values], False, kind)
     frame: Any = values if library == "polars" else pa.table(values)
@@ -83,12 +84,13 @@ def library_of(values: object) -> str | None:
     return next((name for name in names if name in ("pandas", "polars", "pyarrow")), None)
 
 
-def _pyarrow() -> Any:
+def require_arrow(why: str = "tables are read with PyArrow") -> Any:
+    """PyArrow, or a refusal that says why it is needed and names the extra."""
     try:
         import pyarrow
     except ImportError:
         raise MissingExtraError(
-            "missing-extra", "tables are read with PyArrow: pip install 'shufflesum[files]', or pass NumPy arrays"
+            "missing-extra", f"{why}: pip install 'shufflesum[files]', or use NumPy arrays"
         ) from None
     return pyarrow
 
@@ -103,8 +105,8 @@ def plain(column: Any) -> Any:
         kind, held = column.dtype, getattr(column, "array", column)
         if getattr(kind, "kind", "O") in "biufcmM" and isinstance(getattr(kind, "subtype", kind), np.dtype):
             return np.asarray(column)  # sparse columns have a subtype of NumPy's
-        return _pyarrow().array(held, from_pandas=True)
-    pa = _pyarrow()
+        return require_arrow().array(held, from_pandas=True)
+    pa = require_arrow()
     arrow = column
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         arrow = column.to_arrow() if library_of(column) == "polars" else pa.chunked_array(column)
@@ -162,8 +164,11 @@ class Column:
         return block
 
 
-def number_column(column: Any, where: str) -> Column:
-    """A column of numbers, or of equally long lists of them; anything else is refused."""
+def number_column(column: Any, where: str, length: int | None = None, first_row: int = 0) -> Column:
+    """A column of numbers, or of equally long lists of them; anything else is refused.
+
+    `length` is that of lists in rows before `first_row`, where these are.
+    """
     try:
         values = plain(column)
     except (ValueError, TypeError, OverflowError, NotImplementedError):  # Python objects that Arrow has no type for
@@ -177,7 +182,7 @@ def number_column(column: Any, where: str) -> Column:
     inner = values.type.value_type if is_list(values.type) else values.type
     if not is_arrow_number(inner):
         _refuse(column, where, getattr(column, "dtype", values.type))
-    width = _common_length(where, values) if is_list(values.type) else None
+    width = _common_length(where, values, length, first_row) if is_list(values.type) else None
     if width is None:
         with contextlib.suppress(ValueError, TypeError):  # several chunks, nulls, or no numbers to NumPy
             return _held(values.to_numpy(zero_copy_only=True), where)
@@ -189,8 +194,8 @@ def _held(values: NDArray[Any], where: str) -> Column:
     return Column(where, values, single, None if values.ndim == 1 else values.shape[1])
 
 
-def _common_length(where: str, lists: Any) -> int:
-    """The length all lists share; null ones have any."""
+def _common_length(where: str, lists: Any, length: int | None = None, first_row: int = 0) -> int:
+    """The length that all lists share, with those before the first row if that is known; null ones have any."""
     from pyarrow import compute, types
 
     if types.is_fixed_size_list(lists.type):
@@ -198,21 +203,22 @@ def _common_length(where: str, lists: Any) -> int:
     else:
         lengths = compute.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(lengths >= 0)
-    if not present.size:
-        raise DataError(
-            "missing-value", f"arrays: {where} holds nothing but nulls, so nobody can say how long its lists are"
-        )
-    length = int(lengths[present[0]])
+    if length is None and not present.size:
+        raise DataError("missing-value", f"{where} holds nothing but nulls, so nobody can say how long its lists are")
+    others = "those before have"
+    if length is None:
+        length, others = int(lengths[present[0]]), f"row {present[0]} has"
     wrong = present[lengths[present] != length]
     if wrong.size:
+        row = first_row + int(wrong[0])
         raise DataError(
             "wrong-shape",
-            f"arrays: {where}, row {wrong[0]} (counted from 0) has {lengths[wrong[0]]} values, row {present[0]} has "
-            f"{length}; all lists must be equally long",
-            row=int(wrong[0]),
+            f"{where}, row {row} (counted from 0) has {lengths[wrong[0]]} values, {others} {length}; all lists "
+            "must be equally long",
+            row=row,
         )
     if length == 0:
-        raise DataError("wrong-shape", f"arrays: {where} holds empty lists; each must hold one user's numbers")
+        raise DataError("wrong-shape", f"{where} holds empty lists; each must hold one user's numbers")
     return length
 
 
@@ -223,7 +229,7 @@ def _python_numbers(column: Any, where: str) -> NDArray[np.float64]:
     try:
         return np.array([np.nan if _is_gap(item) else float(item) for item in column])
     except (ValueError, TypeError, OverflowError):
-        raise DataError("not-numbers", f"arrays: {where} holds a number that no float can hold; scale it") from None
+        raise DataError("not-numbers", f"{where} holds a number that no float can hold; scale it") from None
 
 
 def _odd_one(column: Any) -> tuple[int, Any] | None:
@@ -257,7 +263,7 @@ def _refuse(column: Any, where: str, kind: object) -> NoReturn:
         kind = f"{item.ndim}-dimensional {item.dtype} array" if array else type(item).__name__
     raise DataError(
         "not-numbers",
-        f"arrays: {where} has type {kind}, and is not all numbers or lists of numbers; leave it out "
+        f"{where} has type {kind}, and is not all numbers or lists of numbers; leave it out "
         "(columns=[...] names the columns of numbers), convert it, or count what it holds: pass it alone with "
         "domain=shufflesum.Categories([...])",
     )
@@ -349,7 +355,7 @@ def frame_rows(values: object) -> FrameRows | None:
     if lists and len(columns) > 1:
         raise DataError(
             "wrong-shape",
-            f"arrays: {lists[0].where} holds lists and there are {len(columns) - 1} other columns; "
+            f"{lists[0].where} holds lists and there are {len(columns) - 1} other columns; "
             "pass it alone, or leave it out",
         )
     shape = (rows, lists[0].width or 0) if lists else (rows, len(columns)) if found.is_table else (rows,)
@@ -421,4 +427,4 @@ def select_columns(values: Any, names: Sequence[str]) -> Any:
     """A table with these of its columns, in this order."""
     if library_of(values) == "pandas":
         return values[list(names)]
-    return (values if library_of(values) == "polars" else _pyarrow().table(values)).select(list(names))
+    return (values if library_of(values) == "polars" else require_arrow().table(values)).select(list(names))

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import shown
+from shufflesum._checks import set_fields, shown
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domains.frames import columns_of, is_list, library_of, plain
 from shufflesum.domains.structure import LEFT_OUT
@@ -371,10 +371,8 @@ class Labels:
                 "out-of-range" if not len(values) else "too-many-cells",
                 f"{len(values)} labels are given; allowed are 1 to {MOST_CELLS}",
             )
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "_texts", texts)
-        object.__setattr__(self, "_places", places)
-        object.__setattr__(self, "_integers", None if isinstance(values, range) else _integers(places))
+        whole = None if isinstance(values, range) else _integers(places)
+        set_fields(self, values=values, _texts=texts, _places=places, _integers=whole)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size, shown
+from shufflesum._checks import check_size, set_fields, shown
 from shufflesum.cells import BLANK
 from shufflesum.domains import base
 from shufflesum.domains.base import ColumnLayout, Domain, InputCoercion, LabelDomain, Missing
@@ -82,9 +82,7 @@ class MultiChoice(LabelDomain):
     def __init__(self, labels: int | Iterable[Label] | Labels, *, max_choices: int, column: str | None = None) -> None:
         listed = base.listed_for("MultiChoice", labels)
         check_size("max_choices", max_choices, 1, len(listed))
-        object.__setattr__(self, "labels", listed)
-        object.__setattr__(self, "max_choices", int(max_choices))
-        object.__setattr__(self, "column", checked_column(column))
+        set_fields(self, labels=listed, max_choices=int(max_choices), column=checked_column(column))
 
     @property
     def central_sensitivity(self) -> tuple[float, float]:

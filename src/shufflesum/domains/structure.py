@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._checks import set_fields
 from shufflesum.domains.frames import FrameRows, frame_rows
 from shufflesum.errors import DataError, ParameterError, PlanError
 
@@ -198,10 +199,8 @@ class Span:
         inverse = np.ascontiguousarray(np.linalg.solve(triangle, orthonormal.T).T)
         flat.setflags(write=False)
         inverse.setflags(write=False)
-        content = flat.astype("<f8").tobytes()
-        values = (given.shape[1:], tuple(kept), content, flat, inverse)
-        for name, value in zip(("shape", "kept", "_content", "_flat", "_inverse"), values, strict=True):
-            object.__setattr__(self, name, value)
+        set_fields(self, shape=given.shape[1:], kept=tuple(kept), _flat=flat, _inverse=inverse)
+        set_fields(self, _content=flat.astype("<f8").tobytes())
 
     def __repr__(self) -> str:
         """Say the sizes; the vectors themselves may be long."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from shufflesum._format import counted as plural
 from shufflesum._format import margin, plain, upwards
 from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary
+from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS
 from shufflesum.mechanisms import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import ASSUMED_LAW
 
@@ -154,8 +155,8 @@ def _short(name: str) -> str:
 
 
 def _exact(value: float) -> str:
-    """A bound as it is, to the last digit."""
-    return repr(value).removesuffix(".0")
+    """A bound as it is, to the last digit: 300,000."""
+    return f"{int(value):,}" if value.is_integer() and abs(value) < 1e15 else f"{value:,}"
 
 
 class ArraysWording(Wording[Arrays]):
@@ -202,7 +203,10 @@ class CategoriesWording(_CountsWording[Categories]):
         """A count for each label or bin."""
         domain = self.domain
         if domain.bins is not None:
-            return f"how many users' numbers lie in each of {listed(domain.names, 'bin')}{self._from_column()}"
+            bins = listed(domain.names, "bin")
+            if domain.bins in (QUANTILE_BINS, WIDE_BINS):
+                bins = f"{len(domain.names):,} logarithmic bins, for numbers of any size"
+            return f"how many users' numbers lie in each of {bins}{self._from_column()}"
         return f"how many users hold each of {listed(domain.names, 'label')}, one each{self._from_column()}"
 
 

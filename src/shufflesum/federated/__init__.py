@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -39,19 +39,12 @@ Parameters: TypeAlias = Any
 
 def l2_ball_of(parameters: Parameters, *, clipping_norm: float, center: ArrayLike | Parameters | None = None) -> L2Ball:
     """The domain of updates of a model with these parameters, of norm `clipping_norm` at most, layer by layer."""
-    arrays = _arrays(parameters)
-    if isinstance(arrays, Mapping):
-        return L2Ball({name: array.shape for name, array in arrays.items()}, clipping_norm=clipping_norm, center=center)
-    if isinstance(arrays, list):
-        return L2Ball([array.shape for array in arrays], clipping_norm=clipping_norm, center=center)
-    return L2Ball(arrays.shape, clipping_norm=clipping_norm, center=center)
+    return L2Ball(_each(np.shape, _arrays(parameters)), clipping_norm=clipping_norm, center=center)
 
 
 def vector_of(parameters: Parameters) -> NDArray[np.float64]:
     """All parameters as one vector, layer after layer, each in C order."""
-    arrays = _arrays(parameters)
-    layers = list(arrays.values()) if isinstance(arrays, Mapping) else arrays
-    layers = layers if isinstance(layers, list) else [layers]
+    layers = _layers(_arrays(parameters))
     return np.concatenate([np.asarray(layer, dtype=np.float64).reshape(-1) for layer in layers])
 
 
@@ -63,11 +56,8 @@ def like(parameters: Parameters, vector: NDArray[Any]) -> Parameters:
         raise DataError(
             "wrong-shape", f"a vector of shape {vector.shape} for {sum(sizes)} parameters; the model is another one"
         )
-    pieces = np.split(vector, np.cumsum(sizes)[:-1])
-    made = [_as(layer, piece.reshape(tuple(layer.shape))) for layer, piece in zip(layers, pieces, strict=True)]
-    if isinstance(parameters, Mapping):
-        return dict(zip(parameters, made, strict=True))
-    return made if isinstance(parameters, list | tuple) else made[0]
+    pieces = iter(np.split(vector, np.cumsum(sizes)[:-1]))
+    return _each(lambda layer: _as(layer, next(pieces).reshape(tuple(layer.shape))), parameters)
 
 
 def difference(after: Parameters, before: Parameters) -> Parameters:
@@ -93,6 +83,13 @@ def _minus(one: Any, other: Any) -> NDArray[Any]:
     return difference
 
 
+def _each(function: Callable[[Any], Any], parameters: Parameters) -> Any:
+    """The same container with what the function makes of each layer."""
+    if isinstance(parameters, Mapping):
+        return {name: function(layer) for name, layer in parameters.items()}
+    return [function(layer) for layer in parameters] if isinstance(parameters, list | tuple) else function(parameters)
+
+
 def _layers(parameters: Parameters) -> list[Any]:
     if isinstance(parameters, Mapping):
         return list(parameters.values())
@@ -102,11 +99,8 @@ def _layers(parameters: Parameters) -> list[Any]:
 def _arrays(parameters: Parameters) -> Any:
     """The same container with NumPy arrays in it."""
     if isinstance(parameters, Mapping):
-        return {str(name): _array(layer) for name, layer in parameters.items()}
-    if isinstance(parameters, list | tuple):
-        layers: Sequence[Any] = parameters
-        return [_array(layer) for layer in layers]
-    return _array(parameters)
+        parameters = {str(name): layer for name, layer in parameters.items()}
+    return _each(_array, parameters)
 
 
 def _array(layer: Any) -> NDArray[Any]:
@@ -154,7 +148,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         """Refuse what is no rate."""
-        _check_learning_rate(self.learning_rate)
+        check_number("learning_rate", self.learning_rate, above=0, below=math.inf)
 
     def move(self, update: _Floats, memory: OptimizerState) -> tuple[_Floats, OptimizerState]:
         """The update, times the rate."""
@@ -170,8 +164,8 @@ class Momentum:
 
     def __post_init__(self) -> None:
         """Refuse what is no rate, and a momentum that never fades."""
-        _check_learning_rate(self.learning_rate)
-        _check_fading("momentum", self.momentum)
+        check_number("learning_rate", self.learning_rate, above=0, below=math.inf)
+        check_number("momentum", self.momentum, least=0, below=1)
 
     def move(self, update: _Floats, memory: OptimizerState) -> tuple[_Floats, OptimizerState]:
         """The velocity, times the rate."""
@@ -194,12 +188,10 @@ class Adam:
 
     def __post_init__(self) -> None:
         """Refuse what is no rate, and means that never fade."""
-        _check_learning_rate(self.learning_rate)
-        _check_fading("beta_1", self.beta_1)
-        _check_fading("beta_2", self.beta_2)
-        check_number("epsilon", self.epsilon)
-        if not 0 < self.epsilon < math.inf:
-            raise ParameterError("out-of-range", f"epsilon is {self.epsilon}; it must be positive, and finite")
+        check_number("learning_rate", self.learning_rate, above=0, below=math.inf)
+        check_number("beta_1", self.beta_1, least=0, below=1)
+        check_number("beta_2", self.beta_2, least=0, below=1)
+        check_number("epsilon", self.epsilon, above=0, below=math.inf)
 
     def move(self, update: _Floats, memory: OptimizerState) -> tuple[_Floats, OptimizerState]:
         """The mean of updates over the root of the mean of their squares, both corrected for their start at 0."""
@@ -209,18 +201,6 @@ class Adam:
         square = self.beta_2 * square + (1 - self.beta_2) * update**2
         scale = np.sqrt(square / (1 - self.beta_2**steps)) + self.epsilon
         return self.learning_rate * mean / (1 - self.beta_1**steps) / scale, OptimizerState(steps, (mean, square))
-
-
-def _check_learning_rate(learning_rate: Any) -> None:
-    check_number("learning_rate", learning_rate)
-    if not 0 < learning_rate < math.inf:
-        raise ParameterError("out-of-range", f"learning_rate is {learning_rate}; it must be positive, and finite")
-
-
-def _check_fading(name: str, value: Any) -> None:
-    check_number(name, value)
-    if not 0 <= value < 1:
-        raise ParameterError("out-of-range", f"{name} is {value}; it must be at least 0 and below 1")
 
 
 def l2_ball_domain(plan: Plan) -> L2Ball:

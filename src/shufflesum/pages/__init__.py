@@ -261,10 +261,11 @@ def report_page(
             {
                 "heading": f"Round {estimate.round_number}, {counted(estimate.users, 'user')}" if named else "",
                 "broken": estimate.broken,
-                "picture": None if nothing_drawn or estimate is not newest else _picture(estimate, level),
-                "table": html_table(estimate_table(estimate, level)),
+                "picture": None if nothing_drawn or estimate is not newest else _picture(shown, level),
+                "table": html_table(estimate_table(shown, level)),
             }
             for estimate in reversed(estimates)
+            for shown in (estimate, *estimate.beside)
         ],
         level=percent(level),
         words=plan_words(plan, in_process=fresh_noise),

@@ -123,20 +123,12 @@ def budget_chart(
         start = 0.0
         for number, part in enumerate(parts):
             colour = _COLOURS[number % len(_COLOURS)]
-            rows.append(
-                {"limit": limit, "from": start, "to": start + part, "colour": colour, "said": _said(number, part)}
-            )
+            said = f"{number + 1}" if part > 0.02 else ""  # where there is room for it
+            rows.append({"limit": limit, "from": start, "to": start + part, "colour": colour, "said": said})
             start += part
         unspent = max(0.0, 1.0 - start)
-        rows.append(
-            {
-                "limit": limit,
-                "from": start,
-                "to": start + unspent,
-                "colour": _LEFT,
-                "said": f"{downwards(100 * unspent)} % {rest}" if unspent else "",
-            }
-        )
+        said = f"{downwards(100 * unspent)} % {rest}" if unspent else ""
+        rows.append({"limit": limit, "from": start, "to": start + unspent, "colour": _LEFT, "said": said})
     for row in rows:
         row["middle"] = (row["from"] + row["to"]) / 2
     y = alt.Y("limit:N", sort=list(spent), title=None, axis=alt.Axis(labelLimit=300))
@@ -155,8 +147,3 @@ def budget_chart(
         height=90 * len(spent),
         config=look.config(),
     )
-
-
-def _said(number: int, part: float) -> str:
-    """The number of the entry, where there is room for it."""
-    return f"{number + 1}" if part > 0.02 else ""

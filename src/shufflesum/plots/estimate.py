@@ -14,7 +14,8 @@ from shufflesum._format import evenly, percent, upwards
 from shufflesum.domains.frames import by_name
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.plots.look import BLACK, BLUE, HEIGHT, WIDTH, Rows, alt, as_data, config, folded, heading
+from shufflesum.plots import look
+from shufflesum.plots.look import Rows, alt
 from shufflesum.plots.panels import (
     MOST_NAMED,
     Panel,
@@ -26,7 +27,7 @@ from shufflesum.plots.panels import (
     units_of,
 )
 
-_ESTIMATE, _TRUTH = BLUE, BLACK
+_ESTIMATE, _TRUTH = look.BLUE, look.BLACK
 if TYPE_CHECKING:
     _Chart = alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 _FEW = 12  # up to here single points with bars say more than a line
@@ -60,11 +61,7 @@ def estimate_chart(
     mean = table.value.reshape(table.shape)
     panels = {"mean": mean, "lower": table.lower.reshape(table.shape), "upper": table.upper.reshape(table.shape)}
     if truth is not None:
-        panels["truth"] = np.asarray(truth, dtype=np.float64)
-        if panels["truth"].shape != mean.shape:
-            raise ParameterError(
-                "wrong-shape", f"truth has shape {panels['truth'].shape}, the estimate {mean.shape}; they must be equal"
-            )
+        panels["truth"] = look.truth_like(truth, mean.shape, "the estimate")
     if mean.ndim == 2 and min(mean.shape) > 1 and _FEW < mean.size <= 4 * _MOST_POINTS:
         return _heat_maps(panels, level, title, subtitle)
     return _vector(table, panels, title, subtitle)
@@ -77,12 +74,7 @@ def _count_chart(table: EstimateTable, *, truth: ArrayLike | None = None, title:
     """
     columns = {"lower": table.lower, "upper": table.upper, "value": table.value}
     if truth is not None:
-        columns["truth"] = np.asarray(truth, dtype=np.float64)
-        if columns["truth"].shape != table.shape:
-            raise ParameterError(
-                "wrong-shape",
-                f"truth has shape {columns['truth'].shape}, the counts {table.shape}; they must be equal",
-            )
+        columns["truth"] = look.truth_like(truth, table.shape, "the counts")
     shown = table.some(MOST_NAMED)
     notes = [subtitle] if subtitle else []
     if len(shown) < len(table):
@@ -114,10 +106,10 @@ def _vector(table: EstimateTable, panels: Mapping[str, NDArray[np.float64]], tit
         if names is not None:
             rows = [row | {"coordinate": name} for row, name in zip(rows, names, strict=True)]
         layers = _points(table, with_truth, named=names is not None, alone=mean.size == 1)
-        return _alone(rows, layers, heading(title, subtitle))
+        return _alone(rows, layers, look.heading(title, subtitle))
     if 1 < len(units) <= _MOST_UNITS:
-        return _lines(table, rows, units, names, heading(title, subtitle))
-    return _alone(rows, _line(table, with_truth, names), heading(title, subtitle))
+        return _lines(table, rows, units, names, look.heading(title, subtitle))
+    return _alone(rows, _line(table, with_truth, names), look.heading(title, subtitle))
 
 
 def _crowded(names: Sequence[str]) -> bool:
@@ -135,14 +127,15 @@ def _labelled(
 ) -> list[dict[str, Any]]:
     columns = {("value" if name == "mean" else name): values for name, values in flat.items()}
     return [
-        {"label": labels[place]}
-        | {name: float(v) if np.isfinite(v := values[place]) else None for name, values in columns.items()}
+        {"label": labels[place]} | {name: look.finite(values[place]) for name, values in columns.items()}
         for place in places
     ]
 
 
 def _alone(rows: Rows, layers: list[alt.Chart], title: alt.TitleParams) -> alt.LayerChart:
-    return alt.LayerChart(data=as_data(rows), layer=layers, title=title, width=WIDTH, height=HEIGHT, config=config())
+    return alt.LayerChart(
+        data=look.as_data(rows), layer=layers, title=title, width=look.WIDTH, height=look.HEIGHT, config=look.config()
+    )
 
 
 def _lines(
@@ -159,15 +152,13 @@ def _lines(
         mine = [row for row in rows if row["coordinate"] in members]
         together = len(unit) > 1 and unit[-1] - unit[0] == len(unit) - 1
         layers = (_line if together else _dots)(table, "truth" in rows[0], names)
-        charts.append(alt.LayerChart(data=as_data(mine), layer=layers, width=WIDTH, height=HEIGHT / 2))
-    return alt.VConcatChart(vconcat=charts, title=title, spacing=20, config=config())
+        charts.append(alt.LayerChart(data=look.as_data(mine), layer=layers, width=look.WIDTH, height=look.HEIGHT / 2))
+    return alt.VConcatChart(vconcat=charts, title=title, spacing=20, config=look.config())
 
 
 def _rows(columns: Mapping[str, NDArray[np.float64]], step: int) -> list[dict[str, Any]]:
-    # Vega draws a gap for null; JSON has no NaN.
     return [
-        {"coordinate": index * step}
-        | {name: value if np.isfinite(value) else None for name, value in zip(columns, values, strict=True)}
+        {"coordinate": index * step} | {name: look.finite(value) for name, value in zip(columns, values, strict=True)}
         for index, values in enumerate(zip(*(column.tolist() for column in columns.values()), strict=True))
     ]
 
@@ -207,15 +198,11 @@ def _points(table: EstimateTable, with_truth: bool, *, named: bool, alone: bool)
 def _marks(base: alt.Chart, table: EstimateTable, with_truth: bool, size: int) -> list[alt.Chart]:
     color, _ = _legend(table.level, with_truth, symbol_size=140)
     y = partial(_value, table)
-    bars = base.mark_rule(strokeWidth=3 if size > 100 else 1.5, color=_ESTIMATE).encode(
-        y=y("lower"), y2=alt.Y2("upper:Q")
-    )
+    wide, long = (3, 34) if size > 100 else (1.5, 8)
+    bars = base.mark_rule(strokeWidth=wide, color=_ESTIMATE).encode(y=y("lower"), y2=alt.Y2("upper:Q"))
     points = _named(base, "mean").mark_point(filled=True, size=size, opacity=1).encode(y=y("mean"), color=color)
-    truth = (
-        _named(base, "truth")
-        .mark_tick(thickness=3, size=34 if size > 100 else 8, opacity=1)
-        .encode(y=y("truth"), color=color)
-    )
+    ticks = _named(base, "truth").mark_tick(thickness=3, size=long, opacity=1)
+    truth = ticks.encode(y=y("truth"), color=color)
     return [bars, points, truth] if with_truth else [bars, points]
 
 
@@ -243,10 +230,7 @@ def _legend(level: float, with_truth: bool, symbol_size: int) -> tuple[alt.Color
     )
     color = alt.Scale(domain=series, range=[_ESTIMATE, _TRUTH][: len(series)])
     dash = alt.Scale(domain=series, range=[[1, 0], [7, 5]][: len(series)])
-    return (
-        alt.Color("series:N", scale=color, legend=legend),
-        alt.StrokeDash("series:N", scale=dash, legend=legend),
-    )
+    return alt.Color("series:N", scale=color, legend=legend), alt.StrokeDash("series:N", scale=dash, legend=legend)
 
 
 # ---- matrices --------------------------------------------------------------------------------------------------------
@@ -257,31 +241,30 @@ def _heat_maps(panels: Mapping[str, NDArray[np.float64]], level: float, title: s
     means = {"Private estimate": panels["mean"]}
     if "truth" in panels:
         means["True mean"] = panels["truth"]
-    finite = np.concatenate([values[np.isfinite(values)] for values in means.values()])
-    domain = [float(finite.min()), float(finite.max())] if finite.size else [0.0, 1.0]
+    domain = look.scale_of(*means.values())
     half_width = (panels["upper"] - panels["lower"]) / 2
     charts = [_heat_map(values, name, alt.Scale(scheme="viridis", domain=domain)) for name, values in means.items()]
     notes = [subtitle] if subtitle else []
-    known = half_width[np.isfinite(half_width)]
-    least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    least, most = look.scale_of(half_width) if np.isfinite(half_width).any() else (0.0, 0.0)
     if most - least <= _EVEN * most:  # a single colour says less than a number
         most *= 1 - 1e-12  # half of a difference is rounded: what was 0.95 stays so
         notes.append(f"{percent(level)} % intervals: ± {upwards(most)} everywhere")
     else:
         name = f"Half of the {percent(level)} % interval"
-        charts.append(_heat_map(half_width, name, alt.Scale(range=["#FFFFFF", BLUE], zero=True)))
+        charts.append(_heat_map(half_width, name, alt.Scale(range=["#FFFFFF", look.BLUE], zero=True)))
     resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
-    return alt.HConcatChart(hconcat=charts, spacing=36, resolve=resolve, title=heading(title, notes), config=config())
+    return alt.HConcatChart(
+        hconcat=charts, spacing=36, resolve=resolve, title=look.heading(title, notes), config=look.config()
+    )
 
 
 def _heat_map(values: NDArray[np.float64], name: str, colours: alt.Scale) -> alt.Chart:
     cell = max(1.0, _LONGER_SIDE / max(values.shape))
     rows = [
-        {"row": row, "column": column, "value": value if np.isfinite(value) else None}
-        for (row, column), value in np.ndenumerate(values)
+        {"row": row, "column": column, "value": look.finite(value)} for (row, column), value in np.ndenumerate(values)
     ]
     return alt.Chart(
-        as_data(rows),
+        look.as_data(rows),
         mark="rect",
         title=alt.TitleParams(name, fontSize=16),
         width=cell * values.shape[1],
@@ -322,12 +305,12 @@ def rounds_chart(
     for name, place in zip(drawn_names(found[-1].labels(places)), places, strict=True):
         rows: list[dict[str, Any]] = [
             {"round": estimate.round_number}
-            | {what: _finite(getattr(table, what)[place]) for what in ("value", "lower", "upper")}
+            | {what: look.finite(getattr(table, what)[place]) for what in ("value", "lower", "upper")}
             for estimate, table in zip(ordered, found, strict=True)
         ]
         plots.append(_plot(rows, name, axis))
     return alt.ConcatChart(
-        concat=plots, columns=min(3, len(plots)), title=heading(title, notes), spacing=24, config=config()
+        concat=plots, columns=min(3, len(plots)), title=look.heading(title, notes), spacing=24, config=look.config()
     )
 
 
@@ -346,24 +329,20 @@ def _largest(counts: _Floats, most: int) -> list[int]:
     return sorted(int(place) for place in np.argsort(-counts, kind="stable")[:most])
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _plot(rows: list[dict[str, Any]], name: str, axis: str) -> alt.LayerChart:
     rounds = [row["round"] for row in rows]
-    look = alt.Axis(values=rounds if len(rounds) <= 8 else alt.Undefined, format="d", grid=False, tickMinStep=1)
+    ticks = alt.Axis(values=rounds if len(rounds) <= 8 else alt.Undefined, format="d", grid=False, tickMinStep=1)
     scale = alt.Scale(nice=False, zero=False, padding=14)
-    base = alt.Chart().encode(x=alt.X("round:Q", title="Round", scale=scale, axis=look))
+    base = alt.Chart().encode(x=alt.X("round:Q", title="Round", scale=scale, axis=ticks))
 
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title=axis, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, format=",f"))
 
     layers = [
-        base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.5).encode(y=y("lower"), y2=alt.Y2("upper:Q")),
-        base.mark_line(strokeWidth=1.5, color=BLUE).encode(y=y("value")),
-        base.mark_point(filled=True, size=70, opacity=1, color=BLUE).encode(y=y("value")),
+        base.mark_rule(strokeWidth=3, color=look.BLUE, opacity=0.5).encode(y=y("lower"), y2=alt.Y2("upper:Q")),
+        base.mark_line(strokeWidth=1.5, color=look.BLUE).encode(y=y("value")),
+        base.mark_point(filled=True, size=70, opacity=1, color=look.BLUE).encode(y=y("value")),
     ]
-    words: Any = folded(name, _WIDTH / 8.5)
+    words: Any = look.folded(name, _WIDTH / 8.5)
     title = alt.TitleParams(words, fontSize=16, offset=10, frame="group")  # of the plot: all stand at one height
-    return alt.LayerChart(data=as_data(rows), layer=layers, title=title, width=_WIDTH, height=150)
+    return alt.LayerChart(data=look.as_data(rows), layer=layers, title=title, width=_WIDTH, height=150)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import re
 import struct
@@ -21,7 +22,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from shufflesum.errors import FileError, MissingExtraError
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shufflesum.errors import FileError, MissingExtraError, ParameterError
 
 
 def require_plots() -> None:
@@ -89,9 +93,23 @@ def as_data(rows: Rows) -> dict[str, Any]:
     return {"values": tuple(rows)}  # a list would be copied, deeply, whenever Altair copies a chart
 
 
-def drawable(rows: Rows) -> Rows:
-    """The rows under names that a chart can use: there a straight apostrophe would begin a quotation."""
-    return [{name.replace("'", "’"): value for name, value in row.items()} for row in rows]
+def finite(value: float) -> float | None:
+    """A number, or None for what JSON has none for: Vega draws a gap."""
+    return float(value) if math.isfinite(value) else None
+
+
+def truth_like(truth: ArrayLike, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
+    """The truth beside what is drawn; refused in another shape."""
+    found = np.asarray(truth, dtype=np.float64)
+    if found.shape != shape:
+        raise ParameterError("wrong-shape", f"truth has shape {found.shape}, {what} {shape}; they must be equal")
+    return found
+
+
+def scale_of(*values: NDArray[np.float64]) -> list[float]:
+    """From the least to the largest number that is finite; 0 to 1 where there is none."""
+    known = np.concatenate([each[np.isfinite(each)] for each in values])
+    return [float(known.min()), float(known.max())] if known.size else [0.0, 1.0]
 
 
 def value_axis(symbol: str, title: str, values: Sequence[float], scale: alt.Scale) -> alt.X:

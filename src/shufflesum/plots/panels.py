@@ -13,20 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from shufflesum._format import percent, plain
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.plots.look import (
-    BLACK,
-    BLUE,
-    HEIGHT,
-    SKY,
-    TEXT_SIZE,
-    WIDTH,
-    Rows,
-    alt,
-    as_data,
-    config,
-    heading,
-    visible,
-)
+from shufflesum.plots import look
+from shufflesum.plots.look import Rows, alt
 
 _Floats = NDArray[np.float64]
 
@@ -45,7 +33,7 @@ def check_drawable(*estimates: BaseEstimate) -> None:
 
 def drawn_names(names: Iterable[str]) -> list[str]:
     """Names as a picture shows them: visible, cut off where they are long, and still different from each other."""
-    short = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in map(visible, names)]
+    short = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in map(look.visible, names)]
     seen: Counter[str] = Counter()
     drawn = []
     for name in short:
@@ -145,14 +133,14 @@ def panels_chart(
         notes.append("Logarithmic scale, linear around 0: small ones would not be seen otherwise")
     charts = [chart for chart, _ in drawn]
     if bars:
-        charts[0].title, charts[0].config = heading(title, notes), config()
+        charts[0].title, charts[0].config = look.heading(title, notes), look.config()
         return charts[0]
     if lying:
-        words = heading(title, notes, WIDTH + _LETTER * longest)
-        return alt.VConcatChart(vconcat=charts, spacing=16, title=words, config=config())
-    columns = max(1, min(3, len(charts), WIDTH // max(chart.width for chart in charts)))
-    words = heading(title, notes, sum(chart.width + _AXIS for chart in charts[:columns]))
-    return alt.ConcatChart(concat=charts, columns=columns, spacing=24, title=words, config=config())
+        words = look.heading(title, notes, look.WIDTH + _LETTER * longest)
+        return alt.VConcatChart(vconcat=charts, spacing=16, title=words, config=look.config())
+    columns = max(1, min(3, len(charts), look.WIDTH // max(chart.width for chart in charts)))
+    words = look.heading(title, notes, sum(chart.width + _AXIS for chart in charts[:columns]))
+    return alt.ConcatChart(concat=charts, columns=columns, spacing=24, title=words, config=look.config())
 
 
 def _panel(panel: Panel, axis: str | None, lying: bool, beside: int, bars: bool) -> tuple[alt.LayerChart, bool]:
@@ -160,9 +148,9 @@ def _panel(panel: Panel, axis: str | None, lying: bool, beside: int, bars: bool)
     known = [row for row in rows if None not in (row["value"], row["lower"], row["upper"])]
     numbers = [row[name] for row in known for name in ("value", "lower", "upper", "truth") if row.get(name) is not None]
     logarithmic = needs_log(*([row[name] for row in known] for name in ("value", "lower", "upper")))
-    scale, look = alt.Scale(zero=False), alt.Axis(tickCount=5, format=",f")
+    scale, ticks = alt.Scale(zero=False), alt.Axis(tickCount=5, format=",f")
     if logarithmic:
-        scale, look = symlog_axis(numbers, [(row["upper"] - row["lower"]) / 2 for row in known])
+        scale, ticks = symlog_axis(numbers, [(row["upper"] - row["lower"]) / 2 for row in known])
     elif bars:
         lowest, highest = min([0.0, *numbers]), max([0.0, *numbers]) or 1.0
         # Not up to round numbers: an interval that reaches just below 0 would leave much empty room there.
@@ -173,40 +161,34 @@ def _panel(panel: Panel, axis: str | None, lying: bool, beside: int, bars: bool)
     named: Any = alt.Y if lying else alt.X
 
     def value(field: str) -> dict[str, Any]:
-        return {along: channel(f"{field}:Q", title=axis, scale=scale, axis=look)}
+        return {along: channel(f"{field}:Q", title=axis, scale=scale, axis=ticks)}
 
-    names = alt.Axis(
-        labelAngle=0,
-        labelLimit=_LABEL_WIDTH,
-        labelOverlap=False,
-        ticks=False,
-        grid=lying and not bars,
-        domain=False,
-    )
+    grid = lying and not bars
+    names = alt.Axis(labelAngle=0, labelLimit=_LABEL_WIDTH, labelOverlap=False, ticks=False, grid=grid, domain=False)
     labels = [row["label"] for row in rows]
     base = alt.Chart().encode(**{across: named("label:N", sort=labels, title=None, axis=names)})
     until = {"x2": alt.X2("upper:Q")} if lying else {"y2": alt.Y2("upper:Q")}
-    layers = [base.mark_bar(color=SKY, opacity=0.6).encode(**value("value"))] if bars and not logarithmic else []
+    layers = [base.mark_bar(color=look.SKY, opacity=0.6).encode(**value("value"))] if bars and not logarithmic else []
     if bars:
-        layers.append(alt.Chart(as_data([{"zero": 0}])).mark_rule(color="#666666").encode(**value("zero")))
+        layers.append(alt.Chart(look.as_data([{"zero": 0}])).mark_rule(color="#666666").encode(**value("zero")))
     small = lying and bars and not logarithmic
     layers += [
-        base.mark_rule(strokeWidth=3, color=BLUE).encode(**value("lower"), **until),
-        base.mark_point(filled=True, size=30 if small else 80, opacity=1, color=BLUE).encode(**value("value")),
+        base.mark_rule(strokeWidth=3, color=look.BLUE).encode(**value("lower"), **until),
+        base.mark_point(filled=True, size=30 if small else 80, opacity=1, color=look.BLUE).encode(**value("value")),
     ]
     if any("truth" in row for row in rows):
         size = 34 if bars and not lying else 18
-        layers.append(base.mark_tick(thickness=3, size=size, opacity=1, color=BLACK).encode(**value("truth")))
-    height = _ROW * len(rows) if lying else (_PANEL_HEIGHT if beside > 1 else HEIGHT)
+        layers.append(base.mark_tick(thickness=3, size=size, opacity=1, color=look.BLACK).encode(**value("truth")))
+    height = _ROW * len(rows) if lying else (_PANEL_HEIGHT if beside > 1 else look.HEIGHT)
     if any(row.get("note") for row in rows):
         place = {along: (alt.XValue if lying else alt.YValue)(4 if lying else height - 8)}
         words: dict[str, Any] = {"align": "left"} if lying else {}
         layers.append(base.mark_text(fontSize=13, color="#555555", **words).encode(text=alt.Text("note:N"), **place))
     # Panels that stand are as wide as their names need; a single one takes all the room there is.
     letters = max(len(label) for label in labels)
-    width = WIDTH if lying or beside == 1 else max(150, min(WIDTH, (24 + _LETTER * letters) * len(rows)))
+    width = look.WIDTH if lying or beside == 1 else max(150, min(look.WIDTH, (24 + _LETTER * letters) * len(rows)))
     chart = alt.LayerChart(
-        data=as_data(rows),
+        data=look.as_data(rows),
         layer=layers,
         width=width,
         height=height,
@@ -245,11 +227,7 @@ def group_chart(
     shape = (groups, *table.shape)
     panels = {"mean": table.value, "lower": table.lower, "upper": table.upper}
     if truth is not None:
-        panels["truth"] = np.asarray(truth, dtype=np.float64)
-        if panels["truth"].shape != shape:
-            raise ParameterError(
-                "wrong-shape", f"truth has shape {panels['truth'].shape}, the means {shape}; they must be equal"
-            )
+        panels["truth"] = look.truth_like(truth, shape, "the means")
     single = table.entries == 1
     most = MOST_NAMED if single else _MOST_PLOTS
     counts = table.users[:: table.entries]
@@ -283,7 +261,11 @@ def group_chart(
             + ("; black: the truth" if truth is not None else "")
         )
     return alt.ConcatChart(
-        concat=plots, columns=min(columns, len(plots)), title=heading(title, notes), spacing=20, config=config()
+        concat=plots,
+        columns=min(columns, len(plots)),
+        title=look.heading(title, notes),
+        spacing=20,
+        config=look.config(),
     )
 
 
@@ -296,7 +278,7 @@ def _side_by_side(
         Panel(
             [
                 {"label": label, "note": "too few users" if missing[group] else ""}
-                | {name: float(v) if np.isfinite(v := values[group, entry]) else None for name, values in flat.items()}
+                | {name: look.finite(values[group, entry]) for name, values in flat.items()}
                 for group, label in enumerate(labels)
             ],
             title,
@@ -317,9 +299,7 @@ def _title(name: str, second: str) -> alt.TitleParams:
 
 
 def _heat_maps(names: Sequence[str], sizes: Sequence[str], panels: _Panels, axis: str) -> list[_Plot]:
-    means = np.concatenate([panels[name].ravel() for name in ("mean", "truth") if name in panels])
-    means = means[np.isfinite(means)]
-    domain = [float(means.min()), float(means.max())] if means.size else [0.0, 1.0]
+    domain = look.scale_of(*(panels[name] for name in ("mean", "truth") if name in panels))
     colours = alt.Scale(scheme="viridis", domain=domain)
     half = (panels["upper"] - panels["lower"]) / 2
     plots: list[_Plot] = []
@@ -338,10 +318,10 @@ def _heat_map(values: _Floats, title: alt.TitleParams, colours: alt.Scale, axis:
     side = _HEAT_MAP / max(rows, columns)
     if not np.isfinite(values).all():
         empty = alt.MarkDef("rect", color="#EEEEEE")
-        return alt.Chart(as_data([{}]), mark=empty, title=title, width=side * columns, height=side * rows)
+        return alt.Chart(look.as_data([{}]), mark=empty, title=title, width=side * columns, height=side * rows)
     cells = [{"row": row, "column": column, "value": value} for (row, column), value in np.ndenumerate(values)]
-    legend = alt.Legend(title=axis, titleFontSize=TEXT_SIZE, gradientLength=_HEAT_MAP)
-    return alt.Chart(as_data(cells), mark="rect", title=title, width=side * columns, height=side * rows).encode(
+    legend = alt.Legend(title=axis, titleFontSize=look.TEXT_SIZE, gradientLength=_HEAT_MAP)
+    return alt.Chart(look.as_data(cells), mark="rect", title=title, width=side * columns, height=side * rows).encode(
         x=alt.X("column:O", axis=None),
         y=alt.Y("row:O", axis=None),
         color=alt.Color("value:Q", scale=colours, legend=legend),
@@ -352,38 +332,25 @@ def _lines(names: Sequence[str], sizes: Sequence[str], panels: _Panels) -> list[
     flat = {name: values.reshape(len(names), -1) for name, values in panels.items()}
     size = flat["mean"].shape[1]
     step = -(-size // _MOST_POINTS)
-    inside = np.concatenate([values[np.isfinite(values)] for values in flat.values()])
-    domain = [float(inside.min()), float(inside.max())] if inside.size else [0.0, 1.0]
-    scale = alt.Scale(domain=domain, nice=True, zero=False)
+    scale = alt.Scale(domain=look.scale_of(*flat.values()), nice=True, zero=False)
+    axis = alt.Axis(grid=False, tickCount=4)
+    base = alt.Chart().encode(x=alt.X("coordinate:Q", title=None, scale=alt.Scale(nice=False), axis=axis))
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
+
     plots: list[_Plot] = []
     for place, (name, users) in enumerate(zip(names, sizes, strict=True)):
         rows = [
-            {"coordinate": index}
-            | {series: float(v) if np.isfinite(v := values[place, index]) else None for series, values in flat.items()}
+            {"coordinate": index} | {series: look.finite(values[place, index]) for series, values in flat.items()}
             for index in range(0, size, step)
         ]
-        axis = alt.Axis(grid=False, tickCount=4)
-        x = alt.X("coordinate:Q", title=None, scale=alt.Scale(nice=False), axis=axis)
-        base = alt.Chart().encode(x=x)
-
-        def y(field: str) -> alt.Y:
-            return alt.Y(f"{field}:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
-
-        until = alt.Y2("upper:Q")
         layers = [
-            base.mark_area(opacity=0.3, color=BLUE).encode(y=y("lower"), y2=until),
-            base.mark_line(strokeWidth=2, color=BLUE).encode(y=y("mean")),
+            base.mark_area(opacity=0.3, color=look.BLUE).encode(y=y("lower"), y2=alt.Y2("upper:Q")),
+            base.mark_line(strokeWidth=2, color=look.BLUE).encode(y=y("mean")),
+            base.mark_line(strokeWidth=1.5, strokeDash=[5, 4], color=look.BLACK).encode(y=y("truth")),
         ]
-        if "truth" in flat:
-            mark = base.mark_line(strokeWidth=1.5, strokeDash=[5, 4], color=BLACK)
-            layers.append(mark.encode(y=y("truth")))
-        plots.append(
-            alt.LayerChart(
-                data=as_data(rows),
-                layer=layers,
-                title=_title(name, users),
-                width=240,
-                height=170,
-            )
-        )
+        layers = layers if "truth" in flat else layers[:2]
+        words = _title(name, users)
+        plots.append(alt.LayerChart(data=look.as_data(rows), layer=layers, title=words, width=240, height=170))
     return plots

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from shufflesum._checks import shown
+from shufflesum._checks import set_fields, shown
 from shufflesum.domains.base import NUMBER_DISTRIBUTIONS, ArrayDomain, ColumnLayout, InputCoercion, Missing
-from shufflesum.domains.bounds import Bounds, BoundsLike
+from shufflesum.domains.bounds import DEFAULT_BOUNDS, Bounds, BoundsLike
 from shufflesum.domains.frames import FrameRows, entry_names
 from shufflesum.domains.structure import (
     LEFT_OUT,
@@ -33,7 +33,8 @@ from shufflesum.errors import DataError, ParameterError, PlanError
 class Arrays(ArrayDomain):
     """Arrays of one shape or structure with public bounds on every coordinate.
 
-    `bounds` are a pair for all coordinates, one for each, ([lo, ...], [hi, ...]), or one for each of `columns`.
+    `bounds` are a pair for all coordinates, one for each, ([lo, ...], [hi, ...]), or one for each of `columns`; 0 and 1
+    unless given.
     """
 
     kind: ClassVar[str] = "arrays"
@@ -47,19 +48,21 @@ class Arrays(ArrayDomain):
     def __init__(
         self,
         shape: int | Sequence[int] | Structure = (),
-        bounds: BoundsLike | Bounds = (0.0, 1.0),
+        bounds: BoundsLike = DEFAULT_BOUNDS,
         columns: Sequence[str] | None = None,
     ) -> None:
         structure = structure_of(shape)
-        checked = bounds if isinstance(bounds, Bounds) else Bounds.of(bounds, structure, columns)
-        checked.check_dimension(structure.dimension)
-        object.__setattr__(self, "structure", structure)
-        object.__setattr__(self, "bounds", checked)
-        object.__setattr__(self, "columns", None if columns is None else _column_names(columns, structure))
+        names = None if columns is None else _column_names(columns, structure)
+        set_fields(self, structure=structure, bounds=Bounds.of(bounds, structure, columns), columns=names)
 
     def with_bounds(self, bounds: BoundsLike) -> Arrays:
         """Arrays of the same structure, within these bounds."""
         return Arrays(self.structure, bounds, self.columns)
+
+    @property
+    def default_bounds(self) -> bool:
+        """Whether nobody gave bounds: then values beyond 0 and 1 are refused, and never moved there."""
+        return self.bounds is DEFAULT_BOUNDS
 
     @property
     def shape(self) -> tuple[int, ...]:

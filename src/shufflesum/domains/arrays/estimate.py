@@ -30,12 +30,12 @@ class Estimate(MeanEstimate):
     @property
     def mean(self) -> Floats:
         """The unbiased estimate of the users' mean; it can leave the bounds, because cutting it off would bias it."""
-        return self._box.to_user_mean(self._means.mean)
+        return self._arrays.to_user_mean(self._means.mean)
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What deserves a second look: the plan's, bounds that are probably wrong, estimates that say nothing."""
-        means, structure = self._means, self._box.structure
+        means, structure = self._means, self._arrays.structure
         mean, columns = means.mean, self.columns
         deviation = np.sqrt(means.variance("users"))
         name = columns.__getitem__ if columns else structure.describe
@@ -50,12 +50,12 @@ class Estimate(MeanEstimate):
     def report_counts(self) -> NDArray[np.int64]:
         """Accepted reports of each entry; of each coefficient for `Span`."""
         counts = self._means.report_counts
-        structure = self._box.structure
+        structure = self._arrays.structure
         return counts if structure.mixes else structure.restore(counts.astype(np.float64)).astype(np.int64)
 
     def standard_error_of(self, target: Target) -> Floats:
         """The standard error of the mean for either target, a little on the wide side for few reports."""
-        return np.sqrt(self._box.to_user_variance(self._means.variance(target)))
+        return np.sqrt(self._arrays.to_user_variance(self._means.variance(target)))
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
@@ -68,7 +68,7 @@ class Estimate(MeanEstimate):
         tail = tail_of(level, math.prod(self.plan.shape) if simultaneous else 1)
         low, high = self._means.interval(tail, target)
         centre, half = (low + high) / 2, (high - low) / 2
-        domain = self._box
+        domain = self._arrays
         middle = domain.to_user_mean(centre)
         if not domain.structure.mixes:
             width = domain.structure.restore(half * domain.width)
@@ -85,27 +85,27 @@ class Estimate(MeanEstimate):
         `weights` are public, of the mean's shape. Errors of entries that have to do with each other are taken as they
         are (of a matrix' mirrored entries, of a `Span`), and at their worst where the table does not show it.
         """
-        box = self._box
-        option_group = box.structure.gather(weights_of(weights, box.shape))
-        found = self._means.combine(option_group * box.width, tail_of(level), target)
-        return Linear.of(found, level, offset=float(option_group @ box.lower))
+        arrays = self._arrays
+        gathered = arrays.structure.gather(weights_of(weights, arrays.shape))
+        found = self._means.combine(gathered * arrays.width, tail_of(level), target)
+        return Linear.of(found, level, offset=float(gathered @ arrays.lower))
 
     @property
     def coefficients(self) -> Coefficients:
         """The coefficients of a `Span`, with errors of their own; refused where entries are the coordinates."""
-        box = self._box
-        if not isinstance(box.structure, Span):
+        arrays = self._arrays
+        if not isinstance(arrays.structure, Span):
             raise ParameterError(
-                "impossible-combination", f"coefficients are those of a Span, not of {type(box.structure).__name__}"
+                "impossible-combination", f"coefficients are those of a Span, not of {type(arrays.structure).__name__}"
             )
-        return Coefficients(box, self._means, box.structure.kept)
+        return Coefficients(arrays, self._means, arrays.structure.kept)
 
     def _names(self, places: Sequence[int]) -> list[str]:
         columns = self.columns
         return index_names(self.plan.shape, places) if columns is None else [columns[place] for place in places]
 
     @property
-    def _box(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         return cast("Arrays", self.domain)
 
 
@@ -113,7 +113,7 @@ class Estimate(MeanEstimate):
 class Coefficients:
     """Means of the users' coefficients, in the order of the span's kept vectors, each with error bars of its own."""
 
-    box: Arrays
+    arrays: Arrays
     means: Means
     kept: tuple[int, ...]
     """The places of the vectors they belong to, among those that were given."""
@@ -125,7 +125,7 @@ class Coefficients:
     @property
     def mean(self) -> Floats:
         """Unbiased estimates."""
-        return self.box.lower + self.box.width * self.means.mean
+        return self.arrays.lower + self.arrays.width * self.means.mean
 
     @property
     def standard_error(self) -> Floats:
@@ -134,7 +134,7 @@ class Coefficients:
 
     def standard_error_of(self, target: Target) -> Floats:
         """The standard errors for either target."""
-        errors: Floats = self.box.width * self.means.variance(target) ** 0.5
+        errors: Floats = self.arrays.width * self.means.variance(target) ** 0.5
         return errors
 
     def confidence_interval(
@@ -142,4 +142,4 @@ class Coefficients:
     ) -> tuple[Floats, Floats]:
         """Ends that hold each coefficient, or with `simultaneous` all of them, with at least this probability."""
         low, high = self.means.interval(tail_of(level, len(self.kept) if simultaneous else 1), target)
-        return self.box.lower + self.box.width * low, self.box.lower + self.box.width * high
+        return self.arrays.lower + self.arrays.width * low, self.arrays.lower + self.arrays.width * high

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import shown
+from shufflesum._checks import set_fields, shown
 from shufflesum.domains import base
 from shufflesum.domains.arrays import Arrays
 from shufflesum.domains.base import LABEL_DISTRIBUTIONS, ColumnLayout, Domain, InputCoercion, Missing
@@ -66,9 +66,8 @@ class GroupBy(Domain):
         *,
         column: str | None = None,
     ) -> None:
-        object.__setattr__(self, "labels", base.listed_for("GroupBy", labels))
-        object.__setattr__(self, "values", values if isinstance(values, Arrays) else Arrays(values))
-        object.__setattr__(self, "column", checked_column(column))
+        arrays = values if isinstance(values, Arrays) else Arrays(values)
+        set_fields(self, labels=base.listed_for("GroupBy", labels), values=arrays, column=checked_column(column))
 
     def with_bounds(self, bounds: BoundsLike) -> GroupBy:
         """The same groups of arrays of the same shape, within these bounds."""

@@ -37,8 +37,8 @@ class GroupEstimate(BaseEstimate):
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What deserves a second look: of the plan, and of the means of groups that have one."""
-        ratio, box = self._ratio, self._domain.values
-        if box.structure.mixes:  # bounds are on coefficients, of which these means are sums
+        ratio, arrays = self._ratio, self._domain.values
+        if arrays.structure.mixes:  # bounds are on coefficients, of which these means are sums
             return self.plan.warnings
         kept = ~self.too_few
         mean = (ratio.unit[kept] / ratio.scale).reshape(-1)
@@ -139,12 +139,12 @@ class GroupEstimate(BaseEstimate):
         A group's part is one ratio: entries share the noise of its size. Groups have independent errors. NaN, with an
         infinite interval, where a group has a weight but too few users.
         """
-        structure, box, sums = self._domain.values.structure, self._domain.values, self._sums
-        given = weights_of(weights, (len(self.groups), *box.shape))
+        structure, arrays, sums = self._domain.values.structure, self._domain.values, self._sums
+        given = weights_of(weights, (len(self.groups), *arrays.shape))
         ratio, tail = self._ratio, tail_of(level)
         kept = np.array([bool(row.any()) for row in given])
-        option_group = np.array([structure.gather(row) for row in given[kept]]).reshape(-1, box.dimension)
-        moved = option_group * box.width
+        gathered = np.array([structure.gather(row) for row in given[kept]]).reshape(-1, arrays.dimension)
+        moved = gathered * arrays.width
         sizes, totals = sums.counts[kept], np.sum(moved * sums.sums[kept], axis=1)
         spread = self._combined_spread(ratio, given, moved, kept, target)
         variance = np.sum(moved**2, axis=1) * sums.sum_variance + spread
@@ -152,7 +152,7 @@ class GroupEstimate(BaseEstimate):
         low, high = fieller(totals, sizes, variance, sums.count_variance, report, tail)
         seen = ~self.too_few[kept]
         units = np.where(seen, totals / sizes, np.nan)
-        value = float(np.sum(option_group @ box.lower + units))
+        value = float(np.sum(gathered @ arrays.lower + units))
         error = float(np.sqrt(np.sum((variance + units**2 * sums.count_variance) / sizes**2)))
         if not seen.all() or not np.isfinite(low).all():
             return Linear(value, error, -np.inf, np.inf, level)
@@ -169,21 +169,18 @@ class GroupEstimate(BaseEstimate):
 
     def figures(self, level: float = 0.95) -> dict[str, Any]:
         """Groups, names of columns where there are some, and sizes, means and sums with their errors and intervals."""
-        return (
-            {"groups": self.groups}
-            | ({} if self.columns is None else {"names": self.columns})
-            | {
-                "counts": self.counts,
-                "count_standard_error": self.count_standard_error,
-                "too_few": self.too_few,
-                "mean": self.mean,
-                "standard_error": self.standard_error,
-                "sum": self.sum,
-                "sum_standard_error": self.sum_standard_error,
-                "count_interval": self.count_interval(level),
-                "confidence_interval": self.confidence_interval(level),
-            }
-        )
+        named = {"groups": self.groups} | ({} if self.columns is None else {"names": self.columns})
+        return named | {
+            "counts": self.counts,
+            "count_standard_error": self.count_standard_error,
+            "too_few": self.too_few,
+            "mean": self.mean,
+            "standard_error": self.standard_error,
+            "sum": self.sum,
+            "sum_standard_error": self.sum_standard_error,
+            "count_interval": self.count_interval(level),
+            "confidence_interval": self.confidence_interval(level),
+        }
 
     def remarks(self, level: float = 0.95) -> list[str]:
         """How many groups have no mean."""
@@ -268,9 +265,9 @@ class _Ratio:
     mixes: bool
 
     @staticmethod
-    def of(sums: GroupSums, box: Arrays, too_few: NDArray[np.bool_]) -> _Ratio:
-        structure, width = box.structure, box.width
-        ones = (1,) * len(box.shape)
+    def of(sums: GroupSums, arrays: Arrays, too_few: NDArray[np.bool_]) -> _Ratio:
+        structure, width = arrays.structure, arrays.width
+        ones = (1,) * len(arrays.shape)
         noise = structure.restore_variance(width**2 * np.broadcast_to(sums.sum_variance, width.shape))
         scale = structure.restore_variance(width**2)
         sizes = sums.counts.reshape(-1, *ones)
@@ -285,7 +282,7 @@ class _Ratio:
             noise,
             many * sums.rounding * scale,
             sums.count_variance,
-            structure.restore(box.lower),
+            structure.restore(arrays.lower),
             np.sqrt(scale),
             unit,
             structure.mixes,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_number, check_size, shown
+from shufflesum._checks import check_number, check_size, set_fields, shown
 from shufflesum._compiled import kernel
 from shufflesum.domains.base import (
     ArrayDomain,
@@ -34,7 +34,6 @@ from shufflesum.encodings import Encoding, SignBits, Values
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.privacy.engine.gaussian import curator_error
 
-_MAGNITUDES = (1e-100, 1e100)  # of a radius: squares stay within double precision
 _MOST_ROUND = 2**32 - 1
 _CHECKED_AT_ONCE = 64  # updates
 _NOISY_COUNTS_TIMES_CURATOR = 1.1  # about what noisy counts cost beside a trusted curator's noise
@@ -106,22 +105,14 @@ class L2Ball(ArrayDomain):
     ) -> None:
         """Check the numbers; refuse a radius of 0 and a centre of another shape."""
         structure = Layers.of(shape)
-        check_number("clipping_norm", clipping_norm)
-        least, most = _MAGNITUDES
-        if not least <= float(clipping_norm) <= most:
-            raise ParameterError(
-                "out-of-range", f"clipping_norm is {clipping_norm}; it must lie between {least:g} and {most:g}"
-            )
+        check_number("clipping_norm", clipping_norm, least=1e-100, most=1e100)  # squares stay within double precision
         if seed is not None and (not isinstance(seed, bytes) or len(seed) != SEED_BYTES):
             raise ParameterError("malformed-key", f"the seed of a rotation is {SEED_BYTES} bytes, not {shown(seed)}")
         check_size("round_number", round_number, 1, _MOST_ROUND)
         flat = None if center is None else _center_of(structure, center)
-        content = None if flat is None else flat.astype("<f8").tobytes()
-        values = (structure, float(clipping_norm), seed, int(round_number), content, flat)
-        for name, value in zip(
-            ("structure", "clipping_norm", "seed", "round_number", "_center", "center"), values, strict=True
-        ):
-            object.__setattr__(self, name, value)
+        set_fields(self, structure=structure, clipping_norm=float(clipping_norm), seed=seed)
+        set_fields(self, round_number=int(round_number), center=flat)
+        set_fields(self, _center=None if flat is None else flat.astype("<f8").tobytes())
 
     def __repr__(self) -> str:
         """Say the sizes; a centre may be long."""

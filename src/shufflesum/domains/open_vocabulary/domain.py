@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size, shown
+from shufflesum._checks import check_size, set_fields, shown
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domains import base
 from shufflesum.domains.base import ColumnLayout, Domain, Missing
@@ -87,15 +87,11 @@ class OpenVocabulary(Domain):
 
     def __post_init__(self) -> None:
         """Check the numbers, the key and the name."""
-        object.__setattr__(self, "column", checked_column(self.column))
-        check_size("round_number", self.round_number, 1, _MOST_ROUND)
-        object.__setattr__(self, "round_number", int(self.round_number))
-        if self.width is not None:
-            check_size("width", self.width, 2, MAX_WIDTH)
-            object.__setattr__(self, "width", int(self.width))
-        if self.depth is not None:
-            check_size("depth", self.depth, 1, MAX_DEPTH)
-            object.__setattr__(self, "depth", int(self.depth))
+        set_fields(self, column=checked_column(self.column))
+        for name, least, most in (("round_number", 1, _MOST_ROUND), ("width", 2, MAX_WIDTH), ("depth", 1, MAX_DEPTH)):
+            if (value := getattr(self, name)) is not None:
+                check_size(name, value, least, most)
+                set_fields(self, **{name: int(value)})
         if (self.width or 0) * (self.depth or 0) >= MOST_CELLS:
             raise ParameterError(
                 "too-many-cells",

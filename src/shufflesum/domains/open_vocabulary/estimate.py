@@ -52,7 +52,7 @@ class WordCounts(BaseEstimate):
     """What was taken out of the cells of heavy words, so that they do not disturb others; 0 for light ones."""
     heavier: Floats = field(kw_only=True)
     """The part of the variance that heavier words in the same cells bring."""
-    law: ResidualLaw = field(kw_only=True)
+    others: ResidualDistribution = field(kw_only=True)
     """What all others bring."""
 
     @property
@@ -86,15 +86,15 @@ class WordCounts(BaseEstimate):
         Over noise, the users' choice of a function, and the hash functions, which are new in every round: under the
         same functions a given word's collisions would be the same each time. What collides in a cell only adds to it,
         so the lower end is the farther one. With few functions or buckets the upper one is farther than the table
-        shows: the word's own reports fill cells that would be among the emptiest (`ResidualLaw.filled`).
+        shows: the word's own reports fill cells that would be among the emptiest (`ResidualDistribution.filled`).
         """
         tail = tail_of(level, len(self.counts) if simultaneous else 1)
-        less, more = self.law.ends(0.9 * tail)
+        less, more = self.others.ends(0.9 * tail)
         known = NormalDist().inv_cdf(max(tail, 1e-300)) ** 2 * self.heavier
         found = self.counts - self.subtracted
         low, high = found - np.sqrt(more**2 + known), found + np.sqrt(less**2 + known)
-        shrunk, grown = self.law.filled(0.1 * tail)
-        all_there = np.maximum(found, 0) + self.law.even + np.sqrt(known)  # everything in its cells
+        shrunk, grown = self.others.filled(0.1 * tail)
+        all_there = np.maximum(found, 0) + self.others.even + np.sqrt(known)  # everything in its cells
         farther = all_there if np.isinf(grown) else grown * high
         return self.subtracted + np.minimum(low, shrunk * low), self.subtracted + np.maximum(high, farther)
 
@@ -122,12 +122,12 @@ class WordCounts(BaseEstimate):
     def not_listed(self, level: float = 0.95) -> tuple[float, float, float]:
         """How many users hold none of these words, and the ends of its interval, cut off at 0 and at the users.
 
-        Errors of different words are added up as if they were independent: over the choice of the hash key they nearly
-        are, since words meet in a cell by chance.
+        Words that share cells have errors that depend on each other, so standard errors are added up as they are: the
+        standard error of a sum is never more than that. The interval is wide for long lists.
         """
         once = np.unique(np.array(self.labels, dtype=object), return_index=True)[1]
         left = self.users - float(self.counts[once].sum())
-        half = NormalDist().inv_cdf(0.5 + level / 2) * float(np.sqrt(np.sum(self.count_standard_error[once] ** 2)))
+        half = NormalDist().inv_cdf(0.5 + level / 2) * float(self.count_standard_error[once].sum())
         value, low, high = np.clip([left, left - half, left + half], 0, self.users).tolist()
         return value, low, high
 
@@ -173,22 +173,14 @@ class VocabularyEstimate(BaseEstimate):
         order = np.array([places.setdefault(label, len(places)) for label in labels])
         found = _Subtraction.of(self.cells, self._noise, _Candidates(domain, list(places)))
         counts, heavier, rest = found.scores()
-        return WordCounts(
-            self.plan,
-            self.users,
-            self.rejected,
-            self.table,
-            self.broken,
-            self.round_number,
-            self.adjusted,
-            left_out=self.left_out,
-            library=self.library,
+        return self.read_as(
+            WordCounts,
             labels=tuple(label.decode() for label in labels),
             counts=counts[order],
             subtracted=found.subtracted[order],
             count_standard_error=np.sqrt(rest + heavier)[order],
             heavier=heavier[order],
-            law=found.law,
+            others=found.others,
         )
 
     def top(self, k: int, *, among: Sequence[str], level: float = 0.95) -> Top:
@@ -246,11 +238,11 @@ class VocabularyEstimate(BaseEstimate):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ResidualLaw:
-    """The law of sum_s (R[s, b_s] - mean of row s), each b_s uniform and independent, on a grid.
+class ResidualDistribution:
+    """The distribution of sum_s (R[s, b_s] - mean of row s), each b_s uniform and independent, on a grid.
 
     A candidate's buckets are uniform over the keys of the hash, so this is what others put into its cells: noise, light
-    labels, and heavy ones that nobody named, whose rare collisions are no normal law at all.
+    labels, and heavy ones that nobody named, whose rare collisions are far from normal.
     """
 
     values: Floats
@@ -262,8 +254,8 @@ class ResidualLaw:
     scale: float
 
     @staticmethod
-    def of(residual: Floats, usual: NDArray[np.bool_], scale: float = 1.0) -> ResidualLaw:
-        """Convolve the laws of all rows, of their usual cells only, times `scale`; some in each row must be.
+    def of(residual: Floats, usual: NDArray[np.bool_], scale: float = 1.0) -> ResidualDistribution:
+        """Convolve the distributions of all rows, of their usual cells only, times `scale`; some in each row must be.
 
         A value between two grid points is divided among them: the mean stays, the variance grows a little.
         """
@@ -282,20 +274,20 @@ class ResidualLaw:
             place, part = floor.astype(np.int64), values - floor
             counts = np.bincount(place % points, 1 - part, points) + np.bincount((place + 1) % points, part, points)
             transform *= np.fft.rfft(counts / len(values))
-        law = np.maximum(np.fft.fftshift(np.fft.irfft(transform, points)), 0)
-        law /= law.sum()
+        pmf = np.maximum(np.fft.fftshift(np.fft.irfft(transform, points)), 0)
+        pmf /= pmf.sum()
         grid: Floats = (np.arange(points, dtype=np.float64) - points // 2) * step
-        below, above = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+        below, above = np.cumsum(pmf), np.cumsum(pmf[::-1])[::-1]
         functions, buckets = residual.shape
-        return ResidualLaw(grid, below, above, functions, buckets, float(means.sum()), scale)
+        return ResidualDistribution(grid, below, above, functions, buckets, float(means.sum()), scale)
 
     def filled(self, tail: float) -> tuple[float, float]:
         """What the lower and the upper end of a count must be multiplied with, because the table holds the word itself.
 
-        The law ought to be that of a table without the word's own c reports. A random choice of cells meets own cells
-        of the word k times, with Binomial(S, 1/B), and then finds k c/S reports fewer; more than k times it does with
-        at most this probability. So c - k c/S is at most what the law allows for, which for k = S says nothing; and c
-        itself is at least that.
+        The distribution ought to be that of a table without the word's own c reports. A random choice of cells meets
+        own cells of the word k times, with Binomial(S, 1/B), and then finds k c/S reports fewer; more than k times it
+        does with at most this probability. So c - k c/S is at most what the distribution allows for, which for k = S
+        says nothing; and c itself is at least that.
         """
         _, hits = binomial_ends(self.functions, 1 / self.buckets, tail)
         return 1 / self.scale, np.inf if hits == self.functions else 1 / (self.scale * (1 - hits / self.functions))
@@ -395,12 +387,12 @@ class _Subtraction:
         return counts, heavier, self._rest
 
     @property
-    def law(self) -> ResidualLaw:
+    def others(self) -> ResidualDistribution:
         """What the cells of a word hold but for words subtracted there, whose variance is known apart."""
         usual = (self.table - self.residual) * self.table.shape[0] <= self._rest
         # Where most cells of a function are shared with heavy words, their share is counted twice: on the safe side.
         usual |= usual.mean(axis=1, keepdims=True) < 0.5
-        return ResidualLaw.of(self.residual, usual, self._scale * self._fitted)
+        return ResidualDistribution.of(self.residual, usual, self._scale * self._fitted)
 
     def _score(self, block: slice, buckets: _Buckets) -> tuple[Floats, Floats]:
         left, held = np.empty(len(buckets)), np.empty(len(buckets))

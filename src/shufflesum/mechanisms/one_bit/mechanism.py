@@ -61,14 +61,12 @@ class OneBit(Mechanism):
         """Refuse what no domain could make sense of, and keep Python's own numbers: others read otherwise in JSON."""
         check_size("bits", self.bits, 1, MOST_BITS)
         check_number("amplitude", self.amplitude)
-        check_number("tau", self.tau)
+        check_number("tau", self.tau, least=1, most=_MOST_TAU)
         if not 0 < self.amplitude <= 1 or not float(self.amplitude * 2.0**AMPLITUDE_BITS).is_integer():
             raise ParameterError(
                 "out-of-range",
                 f"amplitude is {self.amplitude!r}; it must be a multiple of 2**-31, above 0 and at most 1",
             )
-        if not 1 <= self.tau <= _MOST_TAU:
-            raise ParameterError("out-of-range", f"tau is {self.tau}; it must lie between 1 and {_MOST_TAU:g}")
         for name, number in (("bits", int), ("amplitude", float), ("tau", float)):
             object.__setattr__(self, name, number(getattr(self, name)))
 
@@ -111,8 +109,13 @@ class OneBit(Mechanism):
         return OneBitMeans(table.reshape(-1, 2), users, self.bits, self.amplitude, self.tau, encoding.signs)
 
     def expected_error(self, encoding: SignBits, users: int, assumed_std: float | None = None) -> ExpectedError:
-        """Squared error of the mean, summed over entries, whatever the users hold; how they differ does not matter."""
-        return ball_error(self, encoding, users)
+        """Squared error of the mean, summed over entries, whatever the users hold; how they differ does not matter.
+
+        d (tau/a)^2/(D n r) for the noise, of which d tau^2/(D n r) is rounding to bits; the bias counts as rounding.
+        """
+        rounded = encoding.dimension * self.tau**2 / (encoding.coordinates * users * self.bits)
+        noise, bias = rounded * (1.0 / self.amplitude**2 - 1.0), bias_square(self.tau, encoding.coordinates)
+        return ExpectedError(sampling=0.0, rounding=rounded + bias, noise=noise) * encoding.clipping_norm**2
 
     def accountant(self, encoding: SignBits, guarantee: Guarantee) -> OneBitAccountant:
         """The certified bounds of vectors in a ball."""
@@ -259,14 +262,6 @@ def bias_square(tau: float, coordinates: int) -> float:
     """
     clipped = clipping_bias(tau) if tau**2 < coordinates else 0.0
     return clipped + (tau * 2.0 ** -(LEVEL_BITS + 1)) ** 2
-
-
-def ball_error(mechanism: OneBit, encoding: SignBits, users: int) -> ExpectedError:
-    """d (tau/a)^2/(D n r) for the noise, of which d tau^2/(D n r) is rounding to bits; the bias counts as rounding."""
-    rounded = encoding.dimension * mechanism.tau**2 / (encoding.coordinates * users * mechanism.bits)
-    noise = rounded * (1.0 / mechanism.amplitude**2 - 1.0)
-    bias = bias_square(mechanism.tau, encoding.coordinates)
-    return ExpectedError(sampling=0.0, rounding=rounded + bias, noise=noise) * encoding.clipping_norm**2
 
 
 @dataclass(frozen=True, eq=False)
