@@ -17,7 +17,8 @@ from pathlib import Path
 
 import shufflesum as ss
 from benchmarks.timing import Row, at_least, at_most, processor_times
-from shufflesum.wire import Task, generate_private_key
+from shufflesum.keys import generate_private_key
+from shufflesum.wire import Task
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("httpx", "cryptography", "msgspec", "numpy")  # what the extra `client` is made of

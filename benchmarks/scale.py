@@ -21,8 +21,8 @@ from shufflesum.batch.files import open_dataset
 from shufflesum.batch.local import count, open_users, randomize
 from shufflesum.batch.shuffle import shuffle
 from shufflesum.batch.targets import PlainTarget, SealedTarget, Target
+from shufflesum.keys import generate_private_key
 from shufflesum.testing import UnprotectedTask, unprotected_plan
-from shufflesum.wire import generate_private_key
 
 DIMENSION, LEVELS = 100, 3
 LARGEST, SEALED, PIECE = 100_000_000, 200_000, 100_000

@@ -34,9 +34,9 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from benchmarks.timing import Row, at_most
 from shufflesum._machine import cores as machine_cores
 from shufflesum.protocol import Randomizer
+from shufflesum.sealing import SEALED_BYTES, encode_reports, seal_info, seal_many
 from shufflesum.service.stores.store import ArrivingUpload, open_store
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import SEALED_BYTES, encode_reports, seal_info, seal_many
 
 UPLOADS, CONNECTIONS, RUNS = 20_000, 64, 5
 OPENED, DISTINCT, PAIRS = 40_000, 2_000, 10

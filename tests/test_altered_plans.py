@@ -23,6 +23,7 @@ from shufflesum.domains.labels import Labels
 from shufflesum.domains.structure import Dense
 from shufflesum.encodings import MultiHot, OneHot
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError
+from shufflesum.keys import generate_private_key
 from shufflesum.privacy import Guarantee, NoisySlotsAccountant
 from shufflesum.protocol import Tally, UnverifiedRandomizer
 from shufflesum.release import release
@@ -30,7 +31,7 @@ from shufflesum.reports import Counts, UnverifiedCounts
 from shufflesum.rounds import RoundCounter
 from shufflesum.statement import statement
 from shufflesum.testing import no_guarantee
-from shufflesum.wire import Task, generate_private_key
+from shufflesum.wire import Task
 
 PLAN = ss.plan(users=1000, domain=ss.Categories(3), epsilon=1.0, delta=1e-6, mechanism="noisy-counts")
 KEY = generate_private_key().public_key().public_bytes_raw()

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 
-from shufflesum.wire import generate_private_key, open_many, seal_info, seal_many
+from shufflesum.keys import generate_private_key
+from shufflesum.sealing import open_many, seal_info, seal_many
 
 USERS = 10
 

@@ -36,15 +36,17 @@ from starlette.routing import Route
 
 import shufflesum as ss
 from shufflesum._machine import SYSTEM_CLOCK
+from shufflesum.keys import generate_private_key
 from shufflesum.pages import asset
 from shufflesum.planning import PlanOptions
+from shufflesum.sealing import Opener
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.logs import configure_logging
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions, shuffler_app
 from shufflesum.service.stores.store import open_store
 from shufflesum.service.stores.tables import open_tables
-from shufflesum.wire import Opener, Task, generate_private_key
+from shufflesum.wire import Task
 
 FOLDER = Path(__file__).parent
 CLIENT = FOLDER.parents[1] / "clients" / "browser"

@@ -31,11 +31,13 @@ from experiments.report import About, Heading, write_report
 from shufflesum._format import upwards
 from shufflesum._machine import SYSTEM_CLOCK, cores
 from shufflesum.errors import PrivacyError
+from shufflesum.keys import generate_private_key
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import require_plots
 from shufflesum.protocol import Randomizer
-from shufflesum.wire import SEALED_BYTES, Opener, Task, Upload, generate_private_key
+from shufflesum.sealing import SEALED_BYTES, Opener
+from shufflesum.wire import Task, Upload
 
 EPSILONS = (2.0, 4.0, 8.0)
 _MNIST = Setting(users=6_000, rounds=30, clipping_norm=0.5, epsilon=2.0)

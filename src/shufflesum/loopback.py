@@ -29,13 +29,14 @@ import numpy as np
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
 from shufflesum.errors import PrivacyError, ShufflesumError
+from shufflesum.keys import generate_private_key, load_public_key, write_key_pair
 from shufflesum.mechanisms.auditing import Attack
 from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client
 from shufflesum.service.stores.store import split
 from shufflesum.service.stores.tables import CountedBatch, open_tables
-from shufflesum.wire import Task, Upload, generate_private_key, load_public_key, write_key_pair
+from shufflesum.wire import Task, Upload
 
 _SECONDS = 120.0
 _SERVE = "from shufflesum.cli import main; main()"

@@ -20,8 +20,8 @@ from shufflesum.cells import BLANK
 from shufflesum.errors import DataError, ParameterError, ReportsError
 from shufflesum.protocol import Randomizer
 from shufflesum.reports import Counts, Reports
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import SEALED_BYTES
 
 PLAN = noiseless_plan()
 TASK = noiseless_task(PLAN)

@@ -17,7 +17,8 @@ from tests.browser.node import Node, needs_node
 from tests.refusals import refusal
 
 from shufflesum.cells import BLANK
-from shufflesum.wire import Opener, Task, TaskError, Upload
+from shufflesum.sealing import Opener
+from shufflesum.wire import Task, TaskError, Upload
 
 pytestmark = needs_node
 

@@ -15,9 +15,10 @@ from tests.pages.elements import Elements
 
 import shufflesum as ss
 from shufflesum.estimate import BaseEstimate
+from shufflesum.keys import generate_private_key
 from shufflesum.service import client
 from shufflesum.service.http.messages import round_to_json
-from shufflesum.wire import Task, generate_private_key
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

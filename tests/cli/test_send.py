@@ -15,10 +15,11 @@ from tests.refusals import refusal
 import shufflesum as ss
 from shufflesum.cli.clients import estimate_command, send_command
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
+from shufflesum.keys import generate_private_key
 from shufflesum.service.client import Client, UnreachableError
 from shufflesum.tables.readers import open_table
 from shufflesum.tables.sources import ReadOptions
-from shufflesum.wire import Task, TaskError, generate_private_key
+from shufflesum.wire import Task, TaskError
 
 
 @pytest.fixture(scope="module")

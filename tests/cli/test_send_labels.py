@@ -17,9 +17,10 @@ import shufflesum as ss
 from shufflesum.cli.clients import _row, send_command
 from shufflesum.domains import Arrays, Domain
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
+from shufflesum.keys import generate_private_key
 from shufflesum.tables.readers import open_table
 from shufflesum.tables.sources import ReadOptions
-from shufflesum.wire import Task, generate_private_key
+from shufflesum.wire import Task
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ import shufflesum as ss
 from shufflesum import loopback as service_audit
 from shufflesum.audit.findings import Sums, judged
 from shufflesum.cli.audit import audit_command as command
+from shufflesum.keys import generate_private_key
 from shufflesum.loopback import Deployment, Server, audit_service
 from shufflesum.service.client import Client
 from shufflesum.testing import UnprotectedTask
-from shufflesum.wire import Upload, generate_private_key
+from shufflesum.wire import Upload
 
 
 @cache

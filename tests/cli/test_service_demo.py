@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shufflesum.cli.simulate import run_service_demo
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.sealing import SEALED_BYTES
 
 
 @pytest.mark.slow

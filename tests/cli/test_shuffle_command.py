@@ -21,8 +21,9 @@ from tests.refusals import lacking
 import shufflesum as ss
 from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
+from shufflesum.keys import generate_private_key, write_key_pair
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import Task, Upload, generate_private_key, write_key_pair
+from shufflesum.wire import Task, Upload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.refusals import lacking
 
-from shufflesum.wire import Task, load_private_key, load_public_key
+from shufflesum.keys import load_private_key, load_public_key
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

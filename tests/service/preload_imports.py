@@ -13,9 +13,9 @@ import shufflesum.service.shuffler.server
 import shufflesum.service.stores.postgres
 import shufflesum.service.stores.sqlite  # noqa: F401
 from shufflesum import Analyzer, Randomizer, shuffle
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.shuffler.release import permuted
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import SEALED_BYTES
 
 _PLAN = unprotected_plan(users=1, shape=2, coordinates=2, levels=2)
 Analyzer(_PLAN).analyze(shuffle(Randomizer(_PLAN, clip=True).randomize(np.zeros((1, 2)))))

@@ -17,9 +17,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.forked_processes import wait_until
 from tests.service.processes import ServerProcess
 
+from shufflesum.keys import generate_private_key, write_key_pair
 from shufflesum.plans import Plan
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.testing import UnprotectedTask, unprotected_plan
-from shufflesum.wire import SEALED_BYTES, Task, Upload, generate_private_key, write_key_pair
+from shufflesum.wire import Task, Upload
 
 __all__ = ["Deployment", "Received", "StandInAnalyzer", "fake_upload", "replace_secret"]
 

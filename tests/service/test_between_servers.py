@@ -16,10 +16,10 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload, replace_secret
 
 from shufflesum.errors import ParameterError
+from shufflesum.sealing import SEALED_BYTES, Opener
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.http.server import ServerOptions
 from shufflesum.service.stores.tables import open_tables
-from shufflesum.wire import SEALED_BYTES, Opener
 
 USERS = 3
 

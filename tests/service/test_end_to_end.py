@@ -24,11 +24,12 @@ from tests.service.servers import Deployment
 
 import shufflesum as ss
 from shufflesum.cli.clients import estimate_command, send_command
+from shufflesum.keys import generate_private_key
 from shufflesum.planning import PlanOptions
 from shufflesum.service.client import Client, ContributedError, RefusedError, UnreachableError, fetch_estimate
 from shufflesum.service.stores.tables import CountedBatch, open_tables
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import Upload, generate_private_key
+from shufflesum.wire import Upload
 
 USERS = 24
 

@@ -19,8 +19,8 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload
 
 from shufflesum import cli
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.logs import log, own_standard_error
-from shufflesum.wire import SEALED_BYTES
 
 WORKING = 12_000  # reports that two processes open for a second or so
 

@@ -17,10 +17,10 @@ from tests.service.postgres import Postgres
 from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.client import Client, fetch_estimate
 from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.tables import FORMAT, CountedBatch, open_tables
-from shufflesum.wire import SEALED_BYTES
 
 USERS = 5
 PAGE = (REPOSITORY / "docs" / "runbook.md").read_text()

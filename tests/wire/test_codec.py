@@ -11,8 +11,8 @@ from tests.refusals import refusal
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.errors import ReportsError
 from shufflesum.reports import Counts, Reports
+from shufflesum.sealing import decode_reports, encode_reports
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import decode_reports, encode_reports
 
 CELLS = st.lists(st.one_of(st.integers(0, 2**32 - 1), st.just(BLANK)), max_size=40)
 

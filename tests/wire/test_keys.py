@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.refusals import refusal
 
 from shufflesum.errors import FileError
-from shufflesum.wire import generate_private_key, load_private_key, load_public_key, write_key_pair
+from shufflesum.keys import generate_private_key, load_private_key, load_public_key, write_key_pair
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 

@@ -9,8 +9,9 @@ from tests.refusals import refusal
 
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
+from shufflesum.keys import generate_private_key
 from shufflesum.plans import SEAL_BYTES
-from shufflesum.wire import SEALED_BYTES, Opened, generate_private_key, open_many, seal_info, seal_many
+from shufflesum.sealing import SEALED_BYTES, Opened, open_many, seal_info, seal_many
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)

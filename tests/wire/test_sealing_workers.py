@@ -17,7 +17,7 @@ from tests.refusals import refusal
 
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
-from shufflesum.wire import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many
+from shufflesum.sealing import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)

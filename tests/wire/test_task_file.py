@@ -14,8 +14,9 @@ from tests.plan_builders import with_guarantee, with_mechanism
 from tests.refusals import refusal
 
 from shufflesum.errors import FileError, ParameterError, PlanError
+from shufflesum.sealing import Opener
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import Opener, Task, TaskError, UploadError, parse_time
+from shufflesum.wire import Task, TaskError, UploadError, parse_time
 
 GOLDEN = Path(__file__).parent.parent / "vectors" / "golden_task.json"
 TASK = Task.load(GOLDEN)

@@ -16,8 +16,9 @@ from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer, Reports
 from shufflesum.errors import ReportsError
+from shufflesum.sealing import Opener, decode_reports
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import Opener, Task, Upload, UploadError, decode_reports
+from shufflesum.wire import Task, Upload, UploadError
 
 TASK = Task.load(Path(__file__).parent.parent / "vectors" / "golden_task.json")
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -21,18 +21,8 @@ from tests.refusals import refusal
 from shufflesum import OpenVocabulary, Randomizer
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.reports import Reports
-from shufflesum.wire import (
-    SEALED_BYTES,
-    Opener,
-    Task,
-    TaskError,
-    Upload,
-    UploadError,
-    decode_reports,
-    encode_reports,
-    seal_info,
-    seal_many,
-)
+from shufflesum.sealing import SEALED_BYTES, Opener, decode_reports, encode_reports, seal_info, seal_many
+from shufflesum.wire import Task, TaskError, Upload, UploadError
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 KEM = b"KEM" + struct.pack(">H", 0x0020)

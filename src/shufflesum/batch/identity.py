@@ -23,7 +23,7 @@ from shufflesum._checks import check_choice, check_size
 from shufflesum.cells import BLANK
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.plans import Plan
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.sealing import SEALED_BYTES
 
 if TYPE_CHECKING:
     from shufflesum.wire import Task

@@ -32,9 +32,10 @@ from shufflesum.batch.once import Members, Released, SealedReports, refuse_same_
 from shufflesum.batch.targets import DEFAULT_MEMORY
 from shufflesum.errors import FileError, ParameterError, ReportsError, ShufflesumError
 from shufflesum.randomness import RandomSource, SecureSource
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.shuffling import FileRuns, Items, Layout, MemoryRuns, Runs, damaged, permute, scattered, write_runs
 from shufflesum.tables.paths import Address, PathOrUrl, place, reading, visible
-from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
+from shufflesum.wire import Task, Upload, UploadError
 
 __all__ = ["FileSource", "ReportSource", "open_source", "shuffle"]
 

@@ -21,7 +21,8 @@ from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.plans import Plan
 from shufflesum.protocol import Randomizer, shuffle
 from shufflesum.reports import Counts, Reports
-from shufflesum.wire import Opener, Sealer, Task, TaskError, encode_reports, seal_info
+from shufflesum.sealing import Opener, Sealer, encode_reports, seal_info
+from shufflesum.wire import Task, TaskError
 
 DEFAULT_MEMORY = 10**9
 

@@ -24,11 +24,12 @@ from shufflesum.cli.output import Results, console, print_json, progress_bar, re
 from shufflesum.cli.table import MIDPOINT, TableOptions, clip_options, table_options
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import BaseEstimate
+from shufflesum.keys import load_private_key
 from shufflesum.plans import Plan
 from shufflesum.release import release
 from shufflesum.reports import Counts
 from shufflesum.tables.paths import PathOrUrl
-from shufflesum.wire import Task, load_private_key
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from shufflesum.batch.files import Dataset

@@ -15,8 +15,10 @@ from shufflesum.cli.budget import budget_option, enter_in_budget, store_beginner
 from shufflesum.cli.commands import DEPLOYED, Command, Group
 from shufflesum.cli.options import PATH, option_group, task_option
 from shufflesum.errors import ParameterError
+from shufflesum.keys import load_private_key
+from shufflesum.sealing import Opener
 from shufflesum.service import require_service
-from shufflesum.wire import Opener, Task, load_private_key
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from shufflesum.service.http.app import SecretFile

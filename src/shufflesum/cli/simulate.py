@@ -28,13 +28,13 @@ from shufflesum.pages import simulation_page
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service import require_service
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables.readers import rows_of
 from shufflesum.tables.sources import DataSource
 from shufflesum.tables.writers import StagedOutputs
-from shufflesum.wire import SEALED_BYTES
 
 _DISTRIBUTIONS = list(dict.fromkeys(name for kind in DOMAINS.values() for name in kind.distributions))
 

@@ -17,10 +17,11 @@ from shufflesum.cli.commands import Command, Group
 from shufflesum.cli.options import PATH
 from shufflesum.cli.output import console, fallback
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.keys import generate_private_key, load_public_key, write_key_pair
 from shufflesum.plans import Plan
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.tables.writers import StagedOutputs
-from shufflesum.wire import Task, generate_private_key, load_public_key, parse_time, write_key_pair
+from shufflesum.wire import Task, parse_time
 
 _DEFAULT_DAYS = 30
 

@@ -17,8 +17,9 @@ from shufflesum.batch.shuffle import open_source, open_uploads, shuffle
 from shufflesum.batch.targets import SealedTarget
 from shufflesum.errors import FileError, ReportsError
 from shufflesum.reports import Counts
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.shuffling import Layout
-from shufflesum.wire import SEALED_BYTES, Task, Upload
+from shufflesum.wire import Task, Upload
 
 PLAN = noiseless_plan(users=4)
 TASK = noiseless_task(PLAN)

@@ -22,7 +22,8 @@ from tests.round_dependent import turn_boxes
 import shufflesum as ss
 from shufflesum.batch.files import open_dataset, write_part
 from shufflesum.batch.identity import Identity
-from shufflesum.wire import Task, generate_private_key, write_key_pair
+from shufflesum.keys import generate_private_key, write_key_pair
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Within

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tests.refusals import lacking
 
 import shufflesum as ss
-from shufflesum.wire import Task, generate_private_key, write_key_pair
+from shufflesum.keys import generate_private_key, write_key_pair
+from shufflesum.wire import Task
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

@@ -30,7 +30,8 @@ from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.release import min_malicious, release, why_broken
 from shufflesum.reports import Counts, Reports
-from shufflesum.wire import SEALED_BYTES, Opener, Task, Upload
+from shufflesum.sealing import SEALED_BYTES, Opener
+from shufflesum.wire import Task, Upload
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 PLAN = ss.plan(users=500, shape=3, epsilon=2.0, delta=1e-6, mechanism=ss.NoisyCounts.Options(digits=2))

@@ -15,10 +15,12 @@ import numpy as np
 import uvicorn
 
 from shufflesum import Plan, Reports
+from shufflesum.keys import generate_private_key
+from shufflesum.sealing import Opener, encode_reports, seal_info, seal_many
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
 from shufflesum.testing import UnprotectedTask, unprotected_plan
-from shufflesum.wire import Opener, Task, encode_reports, generate_private_key, seal_info, seal_many
+from shufflesum.wire import Task
 
 __all__ = ["KEY", "SECRET", "TASK", "USERS", "Remote", "honest_cells", "plan_of", "running", "sealed", "task_of"]
 

@@ -30,11 +30,13 @@ from tests.service.postgres import Postgres
 from shufflesum import NoisySlots, OpenVocabulary, Plan
 from shufflesum.errors import ParameterError, PlanError
 from shufflesum.estimate import table_from_json
+from shufflesum.keys import generate_private_key
 from shufflesum.release import release
+from shufflesum.sealing import SEALED_BYTES, Opener
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.stores.tables import open_tables
 from shufflesum.testing import no_guarantee
-from shufflesum.wire import SEALED_BYTES, Opener, Task, generate_private_key
+from shufflesum.wire import Task
 
 
 @pytest.fixture

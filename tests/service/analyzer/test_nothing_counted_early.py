@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.service.analyzer.analyzer_in_thread import TASK, USERS, honest_cells, running, sealed
 
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.sealing import SEALED_BYTES
 
 USER_BYTES = TASK.plan.reports * SEALED_BYTES
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from tests.plan_builders import replace_of
 
+from shufflesum.keys import generate_private_key
+from shufflesum.sealing import Opener
 from shufflesum.service.http.messages import PROBLEMS
 from shufflesum.testing import UnprotectedTask, unprotected_plan
-from shufflesum.wire import Opener, Task, Upload, generate_private_key
+from shufflesum.wire import Task, Upload
 
 __all__ = ["LOST", "Shuffler", "running", "task_for"]
 

@@ -14,6 +14,7 @@ from tests.round_dependent import TURNING, turn_boxes
 from tests.service.client.scripted_shuffler import Shuffler, task_for
 
 from shufflesum.errors import DataError, FileError, ParameterError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.client import (
     Client,
     ContributedError,
@@ -21,7 +22,7 @@ from shufflesum.service.client import (
     RefusedError,
 )
 from shufflesum.testing import unprotected_plan
-from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
+from shufflesum.wire import Task, Upload, UploadError
 
 
 def test_nobody_contributes_twice_to_a_round(connect: Callable[..., Client], shuffler: Shuffler) -> None:

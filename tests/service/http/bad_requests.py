@@ -9,7 +9,7 @@ from tests.fuzz import damaged_bytes
 from tests.service.http.raw_connections import Target
 from tests.service.servers import fake_upload
 
-from shufflesum.wire import SEALED_BYTES
+from shufflesum.sealing import SEALED_BYTES
 
 __all__ = ["REPORTS", "USERS", "bad_for_a_shuffler", "bad_for_an_analyzer", "request_of"]
 

@@ -15,8 +15,8 @@ from tests.service.http.raw_connections import Line, Target, assert_alive, asser
 from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from tests.slow_params import few_or_many
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.shuffler.tokens import write_tokens
-from shufflesum.wire import SEALED_BYTES
 
 # Requests.
 

@@ -26,6 +26,7 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 from tests.slow_params import few_or_many
 
 from shufflesum.protocol import Randomizer
+from shufflesum.sealing import SEALED_BYTES, Opener
 from shufflesum.service.analyzer.interface import analyzer_interface
 from shufflesum.service.analyzer.server import AnalyzerServer
 from shufflesum.service.http.messages import PREFIX, PROBLEMS
@@ -36,7 +37,7 @@ from shufflesum.service.shuffler.server import ShufflerOptions, shuffler_app
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.service.stores.store import open_store
 from shufflesum.service.stores.tables import open_tables
-from shufflesum.wire import SEALED_BYTES, Opener, Upload
+from shufflesum.wire import Upload
 
 DOCS = Path(__file__).parents[3] / "docs"
 ORIGIN = "https://survey.example.org"

@@ -32,10 +32,11 @@ from tests.service.processes import ServerProcess
 from tests.service.servers import Deployment, fake_upload
 from tests.service.shuffler.recorded_deliveries import Recorder, named
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http.messages import PROBLEMS
 from shufflesum.service.http.openapi import figures
 from shufflesum.service.shuffler.interface import ShufflerStatus
-from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
+from shufflesum.wire import Task, Upload, UploadError
 
 SMALLEST, RELEASE_AT, ROUNDS, REPORTS = 3, 5, 3, 2
 SHOWN = "see /openapi.json for what this server answers"

@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse
 from tests.service.servers import Deployment
 from tests.service.shuffler.shuffler_model import RELEASE_AT, REPORTS, ROUNDS, SMALLEST, NothingEarly, Shared
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import app
 from shufflesum.service.shuffler import release
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
 
 @pytest.fixture

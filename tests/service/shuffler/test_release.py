@@ -16,13 +16,14 @@ from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import shuffling
 from shufflesum.errors import ReportsError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.shuffler import release
 from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser, permuted
 from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.sqlite import SqliteDatabase
 from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Store, UploadStatus, open_store
 from shufflesum.shuffling import SMALLEST_MEMORY, Layout
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
 ORDERS = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
 

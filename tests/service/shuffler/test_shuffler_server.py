@@ -27,11 +27,12 @@ from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 from shufflesum.cli.serve import serve_command as command
 from shufflesum.errors import FileError, ParameterError, ShufflesumError
+from shufflesum.sealing import SEALED_BYTES, WIRE_VERSION
 from shufflesum.service.http.app import Limits, valid_secrets
 from shufflesum.service.shuffler import server as shuffler_module
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions
-from shufflesum.wire import SEALED_BYTES, WIRE_VERSION, Task, Upload
+from shufflesum.wire import Task, Upload
 
 USERS = 6
 Busy = tuple[Deployment, ServerProcess]

@@ -9,8 +9,9 @@ from pathlib import Path
 import psycopg
 from tests.service.servers import Deployment
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.stores.store import ArrivingUpload, Batch, Store, UploadStatus, open_store
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
 USERS, ROUNDS = 3, 2
 ACCEPTED, REPEATED = UploadStatus.ACCEPTED, UploadStatus.REPEATED

@@ -22,10 +22,10 @@ from tests.service.stores.store_urls import (
     split,
 )
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.stores import store as store_module
 from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, Seen, Store, UploadStatus
-from shufflesum.wire import SEALED_BYTES
 
 
 def test_an_upload_id_counts_once_however_often_it_comes(store: Store, place: PathOrUrl) -> None:

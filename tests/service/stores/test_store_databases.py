@@ -27,6 +27,7 @@ from tests.service.stores.store_urls import (
 )
 
 from shufflesum.errors import FileError, ParameterError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http.server import ServerOptions
 from shufflesum.service.shuffler.release import AnalyzerAddress
 from shufflesum.service.shuffler.server import ShufflerOptions, run_shuffler
@@ -35,7 +36,6 @@ from shufflesum.service.stores import sqlite as sqlite_store
 from shufflesum.service.stores import store as store_module
 from shufflesum.service.stores.database import StoreError, WrongStoreError
 from shufflesum.service.stores.store import ArrivingUpload, Store, open_store
-from shufflesum.wire import SEALED_BYTES
 
 
 def test_sqlite_pages_tell_no_order_of_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

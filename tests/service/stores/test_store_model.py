@@ -27,8 +27,8 @@ from tests.service.stores.store_urls import (
     split,
 )
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.stores.store import ArrivingUpload, Batch, Rounds, UploadStatus
-from shufflesum.wire import SEALED_BYTES
 
 
 class _Model(RuleBasedStateMachine):

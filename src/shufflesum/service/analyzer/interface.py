@@ -9,12 +9,13 @@ from typing import Annotated
 
 import msgspec
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.analyzer.page import DOWNLOADS
 from shufflesum.service.http import openapi as api
 from shufflesum.service.http.messages import BatchAnswer, Count, TaskId
 from shufflesum.service.http.openapi import COMMON, Answer, Endpoint, Json, parameter, reference
 from shufflesum.service.stores.tables import BatchStore
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
 
 class AnalyzerStatus(msgspec.Struct, frozen=True):

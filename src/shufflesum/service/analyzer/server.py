@@ -25,6 +25,7 @@ from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
 from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
+from shufflesum.sealing import SEALED_BYTES, Opener
 from shufflesum.service.analyzer import interface
 from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, Estimates, ShufflerProgress
 from shufflesum.service.http import app as http
@@ -34,7 +35,7 @@ from shufflesum.service.http.server import CONNECTION
 from shufflesum.service.logs import log
 from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.tables import BatchStore, CountedBatch, WrongBatchError
-from shufflesum.wire import SEALED_BYTES, Opener, Task, UploadError
+from shufflesum.wire import Task, UploadError
 
 _T = TypeVar("_T")
 

@@ -20,8 +20,9 @@ from prometheus_client import CollectorRegistry, Gauge
 from starlette.routing import Route
 
 from shufflesum.errors import ShufflesumError
+from shufflesum.sealing import WIRE_VERSION
 from shufflesum.service.http.messages import MEDIA_TYPE, PREFIX, PROBLEMS, Count
-from shufflesum.wire import WIRE_VERSION, Task
+from shufflesum.wire import Task
 
 Rounds = Annotated[Count, msgspec.Meta(description="Rounds that the task's plan covers")]
 Expires = Annotated[

@@ -10,11 +10,12 @@ from typing import Annotated
 
 import msgspec
 
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import openapi as api
 from shufflesum.service.http.messages import Count, OpenRound, RoundNumber, TaskId
 from shufflesum.service.http.openapi import COMMON, METRICS, Answer, Endpoint, Json, reference, sent
 from shufflesum.service.stores.store import Store
-from shufflesum.wire import SEALED_BYTES, UPLOAD_HEADER_BYTES, Task
+from shufflesum.wire import UPLOAD_HEADER_BYTES, Task
 
 
 class ShufflerStatus(msgspec.Struct, frozen=True):

@@ -18,13 +18,14 @@ import numpy as np
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import messages as web
 from shufflesum.service.http.app import SecretFile, valid_secrets
 from shufflesum.service.logs import log
 from shufflesum.service.stores.database import StoreError
 from shufflesum.service.stores.store import Batch, Store
 from shufflesum.shuffling import shuffled
-from shufflesum.wire import SEALED_BYTES, Task
+from shufflesum.wire import Task
 
 _ITEM = np.dtype([("sealed", np.uint8, (SEALED_BYTES,))])
 _MEMORY = 256 << 20  # for permuting; of what is larger, the rest waits in a file

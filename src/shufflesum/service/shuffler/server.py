@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import app as http
 from shufflesum.service.http.messages import OpenRound, Refusal
 from shufflesum.service.http.openapi import StatusGauges, routes_of
@@ -30,7 +31,7 @@ from shufflesum.service.shuffler.tokens import Tokens
 from shufflesum.service.stores import store as stores
 from shufflesum.service.stores.database import StoreError, WrongStoreError
 from shufflesum.service.stores.store import ArrivingUpload, UploadStatus
-from shufflesum.wire import SEALED_BYTES, Task, Upload, UploadError
+from shufflesum.wire import Task, Upload, UploadError
 
 _GROUP = 1024  # uploads a transaction
 _GROUP_BYTES = 1 << 22  # of their sealed reports

@@ -31,8 +31,9 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from shufflesum.errors import FileError, ShufflesumError
+from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.stores.database import Database, StoreError, Usage, WrongStoreError, open_database
-from shufflesum.wire import SEALED_BYTES, UPLOAD_ID_BYTES, Task
+from shufflesum.wire import UPLOAD_ID_BYTES, Task
 
 
 class UploadStatus(enum.Enum):
