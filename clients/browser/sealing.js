@@ -4,7 +4,7 @@ import { AEAD_AES_128_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_S
 import { shuffled } from "./draws.js";
 import { refuse } from "./errors.js";
 
-export const WIRE_VERSION = 2;
+export const WIRE_VERSION = 3;
 const [SEALED_BYTES, HEADER_BYTES] = [52, 54];
 const AT_ONCE = 64; // seals under way together: WebCrypto works beside this thread
 
@@ -34,14 +34,15 @@ export class Sealer {
     }
   }
 
-  /** @param {number} cell @param {number} round */
-  async seal(cell, round) {
-    // what the seal is bound to: wire version, from the randomizer (1) to the analyzer (3), task and round
-    const [report, info] = [new Uint8Array(4), new Uint8Array(50)];
+  /** @param {number} cell @param {number} round @param {number} position */
+  async seal(cell, round, position = 0) {
+    // what the seal is bound to: wire version, from the randomizer (1) to the analyzer (3), task, round and position
+    const [report, info] = [new Uint8Array(4), new Uint8Array(54)];
     new DataView(report.buffer).setUint32(0, cell);
     info.set(new TextEncoder().encode("shufflesum"));
     info.set([0, WIRE_VERSION, 1, 3, ...this.taskId], 10);
     new DataView(info.buffer).setUint32(46, round);
+    new DataView(info.buffer).setUint32(50, position);
     const { encapsulatedSecret, ciphertext } = await suite.Seal(this.key, report, { info });
     return [...encapsulatedSecret, ...ciphertext];
   }

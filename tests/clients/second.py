@@ -299,7 +299,7 @@ class SecondClient:
         }
         good = (
             task.keys() == fields
-            and task["wire_version"] == 2
+            and task["wire_version"] == 3
             and (sha256(parameters), sha256(content)) == (plan["id"], task["id"])
             and (task["smallest_batch"], task["rounds"]) == (plan["guarantee"]["users"], plan["guarantee"]["rounds"])
             and (plan["cells"], plan["reports"]) == (self.cells.cells, self.cells.reports)
@@ -346,13 +346,13 @@ class SecondClient:
     def upload(self, cells: list[int], round_number: int) -> bytes:
         """Upload, and Sealed report."""
         task_id = bytes.fromhex(self.task["id"])
-        info = struct.pack(">10sHBB32sI", b"shufflesum", 2, 1, 3, task_id, round_number)
+        info = struct.pack(">10sHBB32sII", b"shufflesum", 3, 1, 3, task_id, round_number, 0)
         mixed = secrets.SystemRandom().sample(cells, len(cells))
         sealed = []
         for cell in mixed:
             enc, context = SUITE.create_sender_context(self.key, info)
             sealed.append(enc + context.seal(struct.pack(">I", cell)))
-        header = struct.pack(">H32sI16s", 2, task_id, round_number, secrets.token_bytes(16))
+        header = struct.pack(">H32sI16s", 3, task_id, round_number, secrets.token_bytes(16))
         return header + b"".join(sealed)
 
     def _until(self, ask: Callable[[], httpx.Response], yes: int) -> httpx.Response:

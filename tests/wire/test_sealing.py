@@ -11,7 +11,7 @@ from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
 from shufflesum.keys import generate_private_key
 from shufflesum.plans import SEAL_BYTES
-from shufflesum.sealing import SEALED_BYTES, Opened, open_many, seal_info, seal_many
+from shufflesum.sealing import SEALED_BYTES, Opened, open_many, seal_info, seal_many, seal_with_keys
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)
@@ -67,8 +67,8 @@ def test_ephemeral_keys_of_low_order_are_rejected(point: int) -> None:
         b"",
         seal_info("5a" * 32, 2),
         seal_info("5b" + "5a" * 31, 1),
-        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x01\x01\x03"),  # wire version
-        INFO.replace(b"\x00\x02\x01\x03", b"\x00\x02\x03\x01"),  # roles
+        INFO.replace(b"\x00\x03\x01\x03", b"\x00\x02\x01\x03"),  # wire version
+        INFO.replace(b"\x00\x03\x01\x03", b"\x00\x03\x03\x01"),  # roles
     ],
 )
 def test_a_seal_opens_only_for_its_version_roles_task_and_round(info: bytes) -> None:
@@ -83,3 +83,26 @@ def test_a_seal_opens_only_with_its_key() -> None:
 def test_sealed_bytes_that_are_no_whole_reports_are_refused() -> None:
     with refusal("wrong-length", str(SEALED_BYTES), error=ReportsError):
         open_many(bytes(SEALED_BYTES + 1), KEY, INFO)
+
+
+def test_a_seal_opens_only_at_its_position() -> None:
+    positions = np.array([0, 7, 7, 2**32 - 1])
+    sealed = seal_many(PLAIN, KEY.public_key(), INFO, positions)
+    assert rows(open_many(sealed, KEY, INFO, positions)) == PLAIN.tolist()
+    assert rows(open_many(sealed, KEY, INFO, 7)) == PLAIN[1:3].tolist()
+    moved = open_many(sealed, KEY, INFO, [0, 7, 8, 2**31])
+    assert rows(moved) == PLAIN[:2].tolist()
+    assert moved.readable.tolist() == [True, True, False, False]
+
+
+def test_the_same_keys_reports_and_positions_give_the_same_seals() -> None:
+    keys = np.arange(4 * 32, dtype=np.uint8).reshape(4, 32)
+    sealed = seal_with_keys(PLAIN, keys, KEY.public_key(), INFO, 5)
+    assert rows(open_many(sealed, KEY, INFO, 5)) == PLAIN.tolist()
+    np.testing.assert_array_equal(sealed, seal_with_keys(PLAIN, keys, KEY.public_key(), INFO, 5))
+    for other in (
+        seal_with_keys(PLAIN, keys + np.uint8(1), KEY.public_key(), INFO, 5),
+        seal_with_keys(PLAIN + np.uint8(1), keys, KEY.public_key(), INFO, 5),
+        seal_with_keys(PLAIN, keys, KEY.public_key(), INFO, 6),
+    ):
+        assert not (other[:, 32:] == sealed[:, 32:]).all(axis=1).any()

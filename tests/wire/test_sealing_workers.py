@@ -17,7 +17,7 @@ from tests.refusals import refusal
 
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ParameterError
-from shufflesum.sealing import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many
+from shufflesum.sealing import SEALED_BYTES, Opener, Sealer, open_many, seal_info, seal_many, seal_with_keys
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 INFO = seal_info("5a" * 32, 1)
@@ -63,6 +63,18 @@ def test_processes_open_what_one_process_opens_in_the_same_order(opener: Opener,
 def test_processes_seal_what_one_process_seals_in_the_same_order(sealer: Sealer) -> None:
     np.testing.assert_array_equal(open_many(sealer(numbered(MANY)), KEY, INFO).encoded, numbered(MANY))
     assert sealer._pool is not None
+
+
+def test_processes_keep_positions_and_given_keys_with_their_reports(opener: Opener, sealer: Sealer) -> None:
+    positions = np.arange(MANY) // 7
+    keys = np.random.default_rng(1).integers(256, size=(MANY, 32), dtype=np.uint8)
+    given = sealer.with_keys(numbered(MANY), keys, positions)
+    np.testing.assert_array_equal(given, seal_with_keys(numbered(MANY), keys, KEY.public_key(), INFO, positions))
+    for sealed in (given, sealer(numbered(MANY), positions)):
+        opened = opener.open_many(sealed, INFO, positions)
+        assert opened.readable.all()
+        np.testing.assert_array_equal(opened.encoded, numbered(MANY))
+        assert not opener.open_many(sealed, INFO, positions + 1).readable.any()
 
 
 def test_few_reports_start_no_processes() -> None:

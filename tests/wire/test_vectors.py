@@ -18,10 +18,19 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.refusals import refusal
 
-from shufflesum import OpenVocabulary, Randomizer
+from shufflesum import OpenVocabulary, Randomizer, sealing
 from shufflesum.cells import BLANK, REPORT_BYTES
 from shufflesum.reports import Reports
-from shufflesum.sealing import SEALED_BYTES, Opener, decode_reports, encode_reports, seal_info, seal_many
+from shufflesum.sealing import (
+    SEALED_BYTES,
+    Opener,
+    decode_reports,
+    encode_reports,
+    open_many,
+    seal_info,
+    seal_many,
+    seal_with_keys,
+)
 from shufflesum.wire import Task, TaskError, Upload, UploadError
 
 VECTORS = Path(__file__).parent.parent / "vectors"
@@ -96,7 +105,35 @@ def test_what_the_library_seals_the_reference_opens(private_key: X25519PrivateKe
     plain = np.arange(10 * REPORT_BYTES, dtype=np.uint8).reshape(10, REPORT_BYTES)
     info = seal_info("ab" * 32, 7)
     sealed = seal_many(plain, private_key.public_key(), info)
-    assert [reference_open(row.tobytes(), private_key, info) for row in sealed] == [row.tobytes() for row in plain]
+    at = info + bytes(4)  # position 0
+    assert [reference_open(row.tobytes(), private_key, at) for row in sealed] == [row.tobytes() for row in plain]
+    sealed = seal_many(plain, private_key.public_key(), info, np.arange(10) << 20)
+    for number, (row, report) in enumerate(zip(sealed, plain, strict=True)):
+        at = info + struct.pack(">I", number << 20)
+        assert reference_open(row.tobytes(), private_key, at) == report.tobytes()
+
+
+def test_seals_with_given_keys_are_what_the_reference_makes_with_them(private_key: X25519PrivateKey) -> None:
+    generator = np.random.default_rng(3)
+    keys = generator.integers(256, size=(20, 32), dtype=np.uint8)
+    plain = generator.integers(256, size=(20, REPORT_BYTES), dtype=np.uint8)
+    public, info, positions = private_key.public_key(), seal_info("ab" * 32, 7), np.arange(20) % 3
+    sealed = seal_with_keys(plain, keys, public, info, positions)
+    for row, key, report, position in zip(sealed, keys, plain, positions, strict=True):
+        at = info + struct.pack(">I", position)
+        assert row.tobytes() == reference_seal(report.tobytes(), public.public_bytes_raw(), key.tobytes(), at)
+    opened = open_many(sealed, private_key, info, positions)
+    assert opened.readable.all()
+    np.testing.assert_array_equal(opened.encoded, plain)
+
+
+def test_key_and_nonce_are_those_of_the_rfcs_own_vector() -> None:
+    given = {name: bytes.fromhex(text) for name, text in vector("rfc9180_a_1_1").items() if name != "description"}
+    ephemeral = X25519PrivateKey.from_private_bytes(given["skEm"])
+    recipient = X25519PublicKey.from_public_bytes(given["pkRm"])
+    enc, key, nonce = sealing._encapsulated(ephemeral, recipient, given["info"])
+    assert enc == given["enc"]
+    assert AESGCM(key).encrypt(nonce, given["pt"], given["aad"]) == given["ct"]
 
 
 def test_golden_reports_have_their_bytes() -> None:
@@ -126,12 +163,12 @@ def test_the_golden_task_keeps_its_id(name: str) -> None:
 def test_the_golden_upload_is_what_the_specification_makes_of_its_reports(name: str) -> None:
     task, golden = golden_task(name), vector(f"{name}_upload")
     info = seal_info(task.id, golden["round"])
-    assert info.hex() == golden["info"]
+    assert (info + bytes(4)).hex() == golden["info"]
     assert len(golden["reports"]) == task.plan.reports
     for report in golden["reports"]:
         plain = struct.pack(">I", report["cell"])
         ephemeral = bytes.fromhex(report["ephemeral_private_key"])
-        assert reference_seal(plain, task.analyzer_key, ephemeral, info).hex() == report["sealed"]
+        assert reference_seal(plain, task.analyzer_key, ephemeral, info + bytes(4)).hex() == report["sealed"]
     upload = Upload(
         task.id,
         golden["round"],

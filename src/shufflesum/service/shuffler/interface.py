@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from shufflesum.sealing import SEALED_BYTES
+from shufflesum.sealing import SEALED_BYTES, WIRE_VERSION
 from shufflesum.service.http import openapi as api
 from shufflesum.service.http.messages import Count, OpenRound, RoundNumber, TaskId
 from shufflesum.service.http.openapi import COMMON, METRICS, Answer, Endpoint, Json, reference, sent
@@ -181,7 +181,7 @@ _SCHEMAS: dict[str, Json] = {
     "Task": api.record(
         {
             "format": {"const": "shufflesum-task-2"},
-            "wire_version": {"const": 2},
+            "wire_version": {"const": WIRE_VERSION},
             "name": {"type": "string", "minLength": 1, "maxLength": 200},
             "shuffler": {"type": "string", "format": "uri"},
             "analyzer_key": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
