@@ -96,7 +96,7 @@ def opening() -> list[Row]:
                 _post_batch(analyzer, deployment, number, batch)
                 middle = time.perf_counter()
                 shares = [sealed * (OPENED // DISTINCT // cores)] * cores
-                opened = sum(pool.map(_bare_open, shares, repeat(key.private_bytes_raw()), repeat(info)))
+                opened = sum(pool.map(_bare_open, shares, repeat(key.private_bytes_raw()), repeat(info + bytes(4))))
                 ours.append(OPENED / (middle - start))
                 bare.append(opened / (time.perf_counter() - middle))
     # The first pair starts the processes of both. Rates of the same seconds are compared; the median pair counts.
