@@ -57,6 +57,13 @@ def test_a_list_of_labels_is_a_domain() -> None:
     found = ss.aggregate(FRAME["g"], domain=["a", "b"], **WANTED)
     assert found.plan.domain == ss.Categories(["a", "b"])
     assert ss.plan(users=1000, domain=["yes", "no"], epsilon=1.0, delta=1e-6).domain == ss.Categories(["yes", "no"])
+    grouped = ss.aggregate(FRAME, group_by="g", domain=["a", "b"], bounds=(0, 1), **WANTED)
+    assert (grouped.plan.domain.labels, grouped.columns) == (ss.GroupBy(["a", "b"]).labels, ("x",))
+
+
+def test_what_may_be_done_about_missing_values_is_named() -> None:
+    with refusal("unknown-choice", "'mean'", "'refuse', 'midpoint', 'drop'", error=ParameterError):
+        ss.aggregate(FRAME["x"], bounds=(0, 1), missing="mean", **WANTED)  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -145,6 +145,8 @@ def test_tables_give_their_names_to_the_main_plan() -> None:
     assert found.main is not None
     assert isinstance(found.main.domain, Arrays)
     assert found.main.domain.columns == ("age", "height")
+    for shown in (str(found), found._repr_html_()):
+        assert all(text in shown for text in ("age", "height", "95 % interval", found.statement))
 
 
 def test_all_may_be_spent_on_bounds() -> None:

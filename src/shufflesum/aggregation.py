@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 
 from shufflesum._checks import check_size
 from shufflesum._machine import Workers, cores
 from shufflesum.budget import Budget
-from shufflesum.domains import Domain, Missing, MissingOrDrop, Prepared, users_rows
+from shufflesum.domains import Domain, GroupBy, Missing, MissingOrDrop, Prepared, users_rows
 from shufflesum.domains.bounds import explicit_bounds
 from shufflesum.domains.frames import BATCH_VALUES, FrameRows, columns_of, library_of, select_columns, split_column
 from shufflesum.domains.labels import present, taken, without_case
@@ -56,16 +56,18 @@ def aggregate(
     12 numbers is taken row after row of the matrix; otherwise `shape` is needed for a structure (`Symmetric`, `Span`)
     only. With `Categories` or `OpenVocabulary` the `arrays` are one label for each user, with `MultiChoice` a list of
     labels, and with `GroupBy` the labels are given as `group_by`, or are the column of that name in a table; a Series
-    of pandas is aligned by its index, or refused. A list of labels as `domain` stands for `Categories`. With a `L2Ball`
-    of layers they may be a list of updates, each a list or dictionary of arrays. `missing="drop"` leaves out rows with
-    a missing value, and `ignore_case` reads labels without regard to capitals. The other arguments are those of
-    `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
+    of pandas is aligned by its index, or refused. A list of labels as `domain` stands for `Categories`, and beside
+    `group_by` for `GroupBy`. With a `L2Ball` of layers they may be a list of updates, each a list or dictionary of
+    arrays. `missing="drop"` leaves out rows with a missing value, and `ignore_case` reads labels without regard to
+    capitals. The other arguments are those of `shufflesum.plan`. The plan is in the estimate: `estimate.plan`.
 
     A `plan` made before takes the place of epsilon, delta, shape and all of its own arguments. Its guarantee covers its
     rounds: a second look at the same users is `round_number` 2, which the plan must have (`shufflesum.RoundCounter`
     counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
+    if group_by is not None and isinstance(domain, list | tuple):
+        domain = GroupBy(domain)
     numbers = domain.numbers if isinstance(domain, Domain) else None
     default = domain is None or (numbers is not None and numbers.default_bounds)
     unbounded = plan is None and choices.get("bounds") is None and default
@@ -103,6 +105,11 @@ def aggregate(
 
 def complete_rows(rows: Any, missing: MissingOrDrop) -> tuple[Any, int]:
     """The rows that lack nothing, and how many were left out, if that is what is to be done; else all."""
+    if missing not in get_args(MissingOrDrop):
+        raise ParameterError(
+            "unknown-choice",
+            f"missing={missing!r} is not allowed: give {', '.join(map(repr, get_args(MissingOrDrop)))}",
+        )
     if missing != "drop":
         return rows, 0
     kept = present(rows)

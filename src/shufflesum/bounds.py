@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
-from shufflesum._format import downwards, percent, upwards
+from shufflesum._format import Cells, Shown, downwards, percent, plain, upwards
 from shufflesum.aggregation import aggregate_rows, complete_rows, round_of, users_numbers
 from shufflesum.budget import Budget, compose
 from shufflesum.cautions import ShufflesumWarning, UncertainBoundsWarning, warn
@@ -45,6 +45,8 @@ class TwoPlans:
     delta: float
     edges: tuple[float, ...]
     shape: tuple[int, ...]
+    names: Sequence[str] | None
+    """What the columns are called, if they have names."""
 
     def rows(self, values: Any, first_row: int = 0) -> NDArray[np.int64] | NDArray[np.float64]:
         """Users' values as the first plan takes them: numbers, or the cell of each column's bin."""
@@ -85,7 +87,7 @@ class TwoPlans:
         if main is not None:
             main = replace(main, domain=main.domain.with_numbers(_bounds(suggested, self.shape), None))
             warn_if_uninformative(main)
-        return SuggestedBounds(suggested, estimate, main, self.epsilon, self.delta, self.shape)
+        return SuggestedBounds(suggested, estimate, main, self.epsilon, self.delta, self.shape, self.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,11 +104,33 @@ class SuggestedBounds:
     epsilon: float
     delta: float
     shape: tuple[int, ...]
+    names: Sequence[str] | None = None
 
     @property
     def bounds(self) -> tuple[Any, Any]:
         """(lower, upper) as a plan takes them: two numbers for one number of each user, else two arrays."""
         return _bounds(self.columns, self.shape)
+
+    def cells(self) -> Cells:
+        """A row for each column: its bounds, and the part of the users within them."""
+        rows = [
+            (
+                self.names[place] if self.names else str(place),
+                plain(column.lower, 15),
+                plain(column.upper, 15),
+                f"{100 * column.within:.1f} %",
+                f"{downwards(100 * column.within_lower)} % to {upwards(100 * column.within_upper)} %",
+            )
+            for place, column in enumerate(self.columns)
+        ]
+        return ("column", "lower", "upper", "users within", f"{percent(self.columns[0].level)} % interval"), rows
+
+    def __str__(self) -> str:
+        """The bounds, and what they cost: the same as a notebook shows."""
+        return Shown("SuggestedBounds", [self.statement], self.cells()).text()
+
+    def _repr_html_(self) -> str:
+        return Shown("SuggestedBounds", [self.statement], self.cells()).html()
 
     @property
     def statement(self) -> str:
@@ -205,7 +229,7 @@ def plan_bounds(
             noise_by=noise_by,
         )
     main = None if share == 1 else _main(first, shape, epsilon, delta, choices)
-    return TwoPlans(first, main, epsilon, delta, edges, shape)
+    return TwoPlans(first, main, epsilon, delta, edges, shape, choices.get("columns"))
 
 
 def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, choices: PlanOptions) -> Plan:

@@ -96,7 +96,10 @@ class Ledger:
     def create(self, *contents: Mapping[str, Any]) -> None:
         """Make the file with these records, whole and on the disk when this returns; one that exists is refused."""
         if not self._create(*contents):
-            raise FileError("exists", f"{self.path}: exists, and {self._what} is never begun anew; choose another file")
+            raise FileError(
+                "exists",
+                f"{self.path}: exists, and a {self._what} is never begun anew; open it, or choose another file",
+            )
         self.read()
 
     def read(self) -> Records:

@@ -94,12 +94,13 @@ class Plan:
             if self.noise_by == "curator"
             else f"{counted(self.reports, 'report')}, {self.bytes_per_user['raw']:,} bytes in all"
         )
+        margins = [f"± {wide} in {what}" for what, wide in self.domain.wording.margins(self).items()]
         facts = [
             f"collects: {type(self.domain).__name__} of shape {self.shape}{self.domain.bounds_text()}, from at least "
             f"{counted(self.users, 'user')}",
             f"each user and round: {self.mechanism.describe(self.encoding)} ({sent})",
             f"guarantee for one user: {self.guarantee.describe()} ({self.accountant} accountant)",
-            f"expected squared error of all entries: {self.expected_error.total:.4g}",
+            f"error to expect: {', '.join(margins)} (95 %, worst data)",
         ]
         return Shown(f"Plan {self.id[:12]}", facts, notes=[str(warning) for warning in self.warnings])
 

@@ -67,7 +67,7 @@ def test_what_is_certain_of_users_within_is_rounded_down(capsys: pytest.CaptureF
     column = BinBounds(0.0, 10_000.0, within=0.9999, within_lower=0.98961, within_upper=0.99961, level=0.95)
     plan = ss.plan(users=500, domain=ss.Categories(bins=[0, 5, 10]), epsilon=1, delta=1e-5)
     estimate = ss.aggregate(np.full(500, 3.0), plan=plan)
-    _show_bounds(SuggestedBounds((column,), estimate, None, 1.0, 1e-5, ()), (), as_json=False)
+    _show_bounds(SuggestedBounds((column,), estimate, None, 1.0, 1e-5, ()), as_json=False)
     assert not lacking(capsys.readouterr().out, "98.9 % to 100 %", " 10,000 ", "at least 98.9 % of the users")
 
 

@@ -132,6 +132,17 @@ def test_refusals_name_the_row(kind: str) -> None:
     assert domain.block(column([[], []])).cells.tolist() == [[BLANK, BLANK]] * 2
 
 
+@pytest.mark.parametrize("kind", ["lists", "pandas", "polars", "arrow chunks"])
+def test_empty_text_in_a_list_is_no_label(kind: str) -> None:
+    """As in files: what is there of an empty cell after a split."""
+    column = COLUMNS[kind]([[""], ["plum", ""], ["", "fig", "kiwi"], []])
+    cells = MultiChoice(FRUIT, max_choices=2).block(column).cells
+    assert cells.tolist() == [[BLANK, BLANK], [2, BLANK], [0, 1], [BLANK, BLANK]]
+    missing = COLUMNS[kind]([["plum", ""], None, ["fig"]])  # type: ignore[list-item]
+    with refusal("missing-value", "row 1", error=DataError):
+        MultiChoice(FRUIT, max_choices=2).block(missing)
+
+
 def test_too_many_ticks_are_refused_with_their_row() -> None:
     with refusal("too-many-labels", "row 5", "'fig', 'plum'", error=DataError):
         MultiChoice(FRUIT, max_choices=1).block(TICKED, 5)

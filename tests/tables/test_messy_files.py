@@ -121,7 +121,7 @@ FILES = {
     "Latin-1 in a column that is not read": Case(
         "who,age\nAnn,31\nJosé,44\n".encode("latin-1"), [[31], [44]], ("age",), options={"columns": ["age"]}
     ),
-    "UTF-16": Case("age,income\n31,2500.5\n".encode("utf-16"), refused=("not-text", "line 1", "utf-16")),
+    "UTF-16": Case("age,income\n31,2500.5\n".encode("utf-16"), refused=("not-text", "UTF-16", "encoding='utf-16'")),
     "UTF-16, said": Case("age,income\n31,2500.5\n".encode("utf-16"), [ROWS[0]], options={"encoding": "utf-16"}),
     "a line too short": Case(
         "age,income\n31,2500.5\n44\n", refused=("wrong-shape", "line 3", "column 'income'", "separator=")
@@ -133,6 +133,13 @@ FILES = {
     "a date": Case(
         "born,income\n1990-05-17,2500.5\n", refused=("not-numbers", "line 2", "column 'born'", "date", "columns=")
     ),
+    "a unit": Case("age,weight\n31,70 kg\n", refused=("not-numbers", "line 2", "column 'weight'", "unit")),
+    "a title above the header": Case(
+        "Report\nage;income\n31;2500\n",
+        refused=("unknown-column", "header is not the first line"),
+        options={"columns": ["age"]},
+    ),
+    "labels": Case("age,town\n31,Rome\n", refused=("not-numbers", "line 2", "`Categories`", "columns=")),
     "an id": Case(
         "id,income\nA-17,2500.5\n",
         refused=("not-numbers", "line 2", "column 'id'", "user_column=", "columns="),

@@ -286,7 +286,7 @@ Chosen = tuple[type[Domain], str | None]
 
 
 candidates_option = click.option(
-    "--candidates", type=click.Path(path_type=Path), help="open-vocabulary: a file of the words to count, one a line."
+    "--candidates", type=click.Path(path_type=Path), help="open-vocabulary: a file of the words to count, one per line."
 )
 
 

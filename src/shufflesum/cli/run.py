@@ -12,7 +12,6 @@ import click
 from rich.markup import escape
 
 from shufflesum._checks import check_number
-from shufflesum._format import downwards, percent, plain, upwards
 from shufflesum.bounds import SuggestedBounds, plan_bounds
 from shufflesum.cli import options
 from shufflesum.cli import table as tabled
@@ -133,7 +132,7 @@ def run_command(
         if plan.domain.needs_candidates and asked is None:
             raise ParameterError(
                 "missing-argument",
-                "--candidates is missing: a file of the words to count, one a line; the users' words are not listed "
+                "--candidates is missing: a file of the words to count, one per line; the users' words are not listed "
                 "anywhere",
             )
         results.check_plan(plan)
@@ -293,7 +292,7 @@ def bounds_command(
         if staged and found.main is not None:
             outputs.write(staged, found.main.to_json())
     reading.note_detected(table, file, quiet=as_json)
-    _show_bounds(found, table.names or (), as_json)
+    _show_bounds(found, as_json)
     if output and not as_json:
         again = ["shufflesum", "run", str(file), "--plan", str(output), "--clip"]
         again += [] if rounds in (None, 1) else ["--rounds-file", str(output.with_suffix(".rounds.db"))]
@@ -302,10 +301,13 @@ def bounds_command(
     budget.note_second_release(plans.first)
 
 
-def _show_bounds(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) -> None:
+def _show_bounds(found: SuggestedBounds, as_json: bool) -> None:
     if as_json:
         document = {
-            "columns": [{"name": names[i] if names else i, **asdict(column)} for i, column in enumerate(found.columns)],
+            "columns": [
+                {"name": found.names[i] if found.names else i, **asdict(column)}
+                for i, column in enumerate(found.columns)
+            ],
             "first": found.estimate.plan.summary(),
             "main": None if found.main is None else found.main.summary(),
             "epsilon": found.epsilon,
@@ -313,14 +315,9 @@ def _show_bounds(found: SuggestedBounds, names: tuple[str, ...], as_json: bool) 
         }
         print_json(document)
         return
-    shown = table_of("column", "lower", "upper", "users within", f"{percent(found.columns[0].level)} % interval")
-    for i, column in enumerate(found.columns):
-        shown.add_row(
-            escape(names[i]) if names else str(i),
-            plain(column.lower, 15),
-            plain(column.upper, 15),
-            f"{100 * column.within:.1f} %",
-            f"{downwards(100 * column.within_lower)} % to {upwards(100 * column.within_upper)} %",
-        )
+    heads, rows = found.cells()
+    shown = table_of(*heads)
+    for row in rows:
+        shown.add_row(*map(escape, row))
     console.print(shown)
     console.print(found.statement, markup=False)

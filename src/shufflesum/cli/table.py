@@ -52,7 +52,7 @@ class TableOptions(ReadOptions):
         note_missing_header(table.column_names, file, self.header)
         said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding, "header": self.header}
         given = {f"--{name}" for name, value in said.items() if value is not None}
-        given |= {"--no-header"} if self.header is not None else set()
+        given |= {"--header"} if self.header is None else {"--no-header"}  # a note says that there are no names
         found = [f"{words} ({option})" for option, words in table.detected.items() if option not in given]
         if found and not quiet:
             click.echo(f"{file} was read with {', '.join(found)}")

@@ -34,7 +34,7 @@ OTHER = "other"
 """The last cell of a plan that has one for everything outside its labels or bins."""
 
 _REMEDY = ", or count everything else as one more label (other=True)"
-_BINS_REMEDY = ", or, where no quantiles are asked for, count everything else as one more label (other=True)"
+_BINS_REMEDY = _REMEDY + ", which leaves no quantiles"
 
 
 @dataclass(frozen=True, slots=True, init=False)

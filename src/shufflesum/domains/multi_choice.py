@@ -28,6 +28,7 @@ from shufflesum.domains.labels import (
     is_missing,
     label_rows,
     list_rows,
+    taken,
     value_at,
 )
 from shufflesum.domains.options import LABELS, Option, listed_labels
@@ -306,7 +307,8 @@ def _lists(values: Any, labels: Labels) -> ChoiceRows:
         else:
             raise DataError(
                 "wrong-type",
-                f"choices: row {row}: {type(value).__name__} is no list; pass a list of labels for each user",
+                f"choices: row {row}: {type(value).__name__} is no list; pass a list of labels for each user: of text, "
+                "column.str.split(';')",
                 value=shown(value),
                 row=row,
             )
@@ -318,5 +320,11 @@ def _lists(values: Any, labels: Labels) -> ChoiceRows:
 
 
 def _rows_of(sizes: NDArray[np.int64], labels: LabelRows) -> ListRows:
+    """Lists of these sizes, -1 where one is missing, without empty texts: "".split(";") is a list of one."""
+    if isinstance(labels, DictionaryColumn) and "" in labels.values:
+        filled = np.array([*(value != "" for value in labels.values), True])[labels.places]
+        users = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 0))
+        sizes = np.where(sizes < 0, sizes, np.bincount(users[filled], minlength=len(sizes)))
+        labels = taken(labels, filled)
     starts = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
     return ListRows(starts, labels, sizes < 0 if (sizes < 0).any() else None)

@@ -51,7 +51,7 @@ def labels_from_text(text: str) -> int | list[Label]:
 
 LABELS = Option(
     "labels",
-    "The public labels: yes,no,unsure, a file with one a line (.txt), or a number D for 0 to D-1.",
+    "The public labels: yes,no,unsure, a file with one per line (.txt), or a number D for 0 to D-1.",
     "L",
     labels_from_text,
 )
@@ -64,8 +64,8 @@ def listed_labels(given: Mapping[str, Any], option: str, remedy: str = "") -> in
         raise ParameterError(
             "missing-argument",
             f"--labels is missing: {option} needs the list of all that can occur, since labels are public, part of the "
-            "plan and never read off the data; give --labels yes,no,unsure, or --labels labels.txt with one a line, or "
-            f"--labels D for 0 to D-1{remedy}",
+            "plan and never read off the data; give --labels yes,no,unsure, or --labels labels.txt with one per line, "
+            f"or --labels D for 0 to D-1{remedy}",
         )
     labels: int | list[Label] = given["labels"]
     return labels
@@ -77,10 +77,11 @@ def read_words(path: Path, what: str) -> list[str]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         problem = "not-text" if isinstance(error, UnicodeError) else "unreadable"
-        raise FileError(problem, f"cannot read the {what} {path}: {error}; give a text file, one a line") from error
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(problem, f"cannot read the {what} {path}: {reason}; give a text file, one per line") from error
     words = [line.strip() for line in text.splitlines() if line.strip()]
     if not words:
-        raise FileError("no-rows", f"{path}: is empty; it must hold {what}, one a line")
+        raise FileError("no-rows", f"{path}: is empty; it must hold {what}, one per line")
     return words
 
 

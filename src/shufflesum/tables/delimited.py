@@ -139,7 +139,7 @@ KEPT_BYTES = 1 << 29
 _EXPANSION = 8  # of compressed text, about
 _BLOCK_BYTES = 1 << 20
 _LARGEST_BLOCK_BYTES = 1 << 30
-_FOR_SPREADSHEETS = re.compile(r"sep=.\s*", re.IGNORECASE)
+_FOR_OTHERS = re.compile(r"sep=.\s*", re.IGNORECASE)
 _SUFFIXES = {
     b"\x1f\x8b": ".csv.gz",
     b"BZh": ".csv.bz2",
@@ -150,9 +150,11 @@ _SUFFIXES = {
     b"\x93NUMPY": ".npy",
 }
 _KINDS = {".parquet": "a Parquet file", ".arrow": "an Arrow file", ".npy": "an array of NumPy"}
-_SPREADSHEETS = {
+_OTHERS = {
     b"PK\x03\x04": "is a spreadsheet or another archive; save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "is a spreadsheet; save it as CSV",
+    b"\xff\xfe": "is UTF-16 text; say encoding='utf-16'",
+    b"\xfe\xff": "is UTF-16 text; say encoding='utf-16'",
 }
 _WORDS = {*TRUE, *FALSE, *MISSING_WORDS} - {""}
 
@@ -197,7 +199,7 @@ def find_layout(path: PathOrUrl, options: ReadOptions) -> Layout:
         lines = first_lines(path, encoding)
     except UnicodeError:
         raise not_text(path, encoding) from None
-    if lines and _FOR_SPREADSHEETS.fullmatch(lines[0]):
+    if lines and _FOR_OTHERS.fullmatch(lines[0]):
         raise FileError(
             "malformed",
             f"{path}, line 1: says what separates columns, for spreadsheet programs; remove that line: it is found "
@@ -315,7 +317,7 @@ def another_kind(path: PathOrUrl) -> str:
         start = file.read(8)
     if suffix := suffix_by(start):
         return f"is {_KINDS.get(suffix, 'compressed')}; let its name end in {suffix}"
-    return next((said for begin, said in _SPREADSHEETS.items() if start.startswith(begin)), "")
+    return next((said for begin, said in _OTHERS.items() if start.startswith(begin)), "")
 
 
 def suffix_by(start: bytes) -> str | None:
@@ -408,19 +410,22 @@ def _no_number(place: str, text: str, decimal: str) -> FileError:
 def _looks(text: str, decimal: str) -> str:
     """What a text is that is no number, as far as that can be told without showing it."""
     other = "," if decimal == "." else "."
-    if _THOUSANDS.fullmatch(text):
-        return f"a number with separated thousands is not read, because 1{other}234 may be two numbers; {_PLAINLY}"
-    if is_number(text, other):
-        return (
-            f"a number with {other!r} for its decimal point, unlike those before; say decimal={other!r} if all have it"
-        )
-    if _DATE.fullmatch(text):
-        return "a date is not a number; turn it into one, such as days or years"
-    if text.strip() in (*TRUE, *FALSE):
-        return "true or false stands among numbers; write 1 and 0"
-    if not text.strip() or text.strip() in MISSING_WORDS:
-        return "spaces beside nothing are not a number; leave them out"
-    return "a text is not a number; if it says whose row it is, name the column with user_column="
+    looks = {
+        f"a number with separated thousands is not read, because 1{other}234 may be two numbers; {_PLAINLY}": (
+            _THOUSANDS.fullmatch(text)
+        ),
+        f"a number with {other!r} for its decimal point, unlike those before; say decimal={other!r} if all have it": (
+            is_number(text, other)
+        ),
+        "a date is not a number; turn it into one, such as days or years": _DATE.fullmatch(text),
+        "true or false stands among numbers; write 1 and 0": text.strip() in (*TRUE, *FALSE),
+        "spaces beside nothing are not a number; leave them out": text.strip() in MISSING_WORDS,
+        "a number with something beside it, such as a unit, is not read; leave the number alone": (
+            re.match(r"\s*[+-]?\d", text)
+        ),
+    }
+    text = "a text is not a number; count labels as such (`Categories`), and name whose row it is with user_column="
+    return next((said for said, found in looks.items() if found), text)
 
 
 def _shown(text: str) -> str:

@@ -458,6 +458,8 @@ class _File:
             known = {name.casefold(): name for name in self.names}
             near = difflib.get_close_matches(text.casefold(), known, n=1)
             meant = f"did you mean {known[near[0]]!r}? " if near else ""
+            if len(self.names) == 1:
+                hint += "; if the header is not the first line, remove what is above it"
             raise FileError(
                 "unknown-column",
                 f"{where}: no column is named {text!r}; {meant}{argument} may be {_some(self.names)}{hint}",
