@@ -5,29 +5,33 @@ import { shuffled } from "./draws.js";
 import { refuse } from "./errors.js";
 
 export const WIRE_VERSION = 3;
-const [SEALED_BYTES, HEADER_BYTES] = [52, 54];
+const [SEALED_BYTES, HEADER_BYTES, KEY_BYTES] = [52, 54, 32];
 const AT_ONCE = 64; // seals under way together: WebCrypto works beside this thread
 
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_128_GCM);
 
-/** Seals for one analyzer's key and one task. */
+/** Seals for one task, with the analyzer's key of all rounds or with that of each. */
 export class Sealer {
-  /** @param {unknown} key @param {Uint8Array} taskId */
-  constructor(key, taskId) {
-    this.key = key;
+  /** @param {unknown[]} keys @param {Uint8Array} taskId */
+  constructor(keys, taskId) {
+    this.keys = keys;
     this.taskId = taskId;
   }
 
-  /** Refuses a key under which nothing would be secret, and a browser that cannot seal. @param {Uint8Array} analyzerKey @param {Uint8Array} taskId */
-  static async of(analyzerKey, taskId) {
+  /** Refuses a key under which nothing would be secret, and a browser that cannot seal. @param {Uint8Array} analyzerKeys @param {Uint8Array} taskId */
+  static async of(analyzerKeys, taskId) {
     try {
       await crypto.subtle.generateKey({ name: "X25519" }, false, ["deriveBits"]);
     } catch (cause) {
       refuse("unsupported", "this page has no cryptography with X25519: it must come by https, in a newer browser", cause);
     }
     try {
-      const sealer = new Sealer(await suite.DeserializePublicKey(analyzerKey), taskId);
-      await sealer.seal(0, 0);
+      const sealer = new Sealer([], taskId);
+      for (let start = 0; start < analyzerKeys.length; start += KEY_BYTES) {
+        sealer.keys.push(await suite.DeserializePublicKey(analyzerKeys.slice(start, start + KEY_BYTES)));
+        await sealer.seal(0, sealer.keys.length);
+      }
+      if (sealer.keys.length === 0) throw new Error("no key");
       return sealer;
     } catch (cause) {
       refuse("malformed-key", "the task's analyzer_key is no X25519 key, or one under which nothing is secret", cause);
@@ -43,7 +47,7 @@ export class Sealer {
     info.set([0, WIRE_VERSION, 1, 3, ...this.taskId], 10);
     new DataView(info.buffer).setUint32(46, round);
     new DataView(info.buffer).setUint32(50, position);
-    const { encapsulatedSecret, ciphertext } = await suite.Seal(this.key, report, { info });
+    const { encapsulatedSecret, ciphertext } = await suite.Seal(this.keys[this.keys.length > 1 ? round - 1 : 0], report, { info });
     return [...encapsulatedSecret, ...ciphertext];
   }
 

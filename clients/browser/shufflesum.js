@@ -162,7 +162,8 @@ async function checked(file, allowPlainHttp) {
   const { format, domain, mechanism, guarantee, id, dimension, cells, reports } = file.plan ?? {};
   if (format !== "shufflesum-plan-2") refuse("format-mismatch", `not a plan: its format is ${shown(format)}`);
   if (guarantee?.accountant === "none" || guarantee?.epsilon === null) refuse("no-guarantee", "this plan guarantees nothing");
-  const sealer = await Sealer.of(fromHex(file.analyzer_key, 32), fromHex(file.id, 32));
+  const keys = file.analyzer_key?.length === 64 ? 1 : file.rounds; // one for all rounds, or one for each
+  const sealer = await Sealer.of(fromHex(file.analyzer_key, 32 * keys), fromHex(file.id, 32));
   const sizes = sizesOf(file.plan);
   const { id: stated, ...content } = file;
   const agree =

@@ -29,7 +29,7 @@ import numpy as np
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
 from shufflesum.errors import PrivacyError, ShufflesumError
-from shufflesum.keys import generate_private_key, load_public_key, write_key_pair
+from shufflesum.keys import generate_private_key, load_public_keys, write_key_pair
 from shufflesum.mechanisms.auditing import Attack
 from shufflesum.plans import Plan
 from shufflesum.service import require_service
@@ -111,7 +111,7 @@ def _make_task(name: str, plan: Plan, public: Path, folder: Path) -> Task:
     task = Task(
         name=name,
         plan=plan,
-        analyzer_key=load_public_key(public),
+        analyzer_key=load_public_keys(public),
         shuffler=f"http://127.0.0.1:{_free_port()}",
         expires=SYSTEM_CLOCK.now().replace(microsecond=0) + timedelta(hours=1),
     )

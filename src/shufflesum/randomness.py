@@ -12,14 +12,16 @@ because of that: which words are rejected does not depend on what the accepted o
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import BLANK
+from shufflesum.errors import CopyError
 
 UInts = NDArray[Any]
 
@@ -87,6 +89,34 @@ class SecureSource:
     def __reduce__(self) -> tuple[type[SecureSource], tuple[()]]:
         """A pickled source arrives as a new one: a keystream is never copied to another process."""
         return SecureSource, ()
+
+
+class KeyedSource:
+    """The AES-256 counter-mode keystream under a key that is given: the same bits again for the same key.
+
+    For what must be drawn once and may have to be made again. Bits are as good as random to whoever lacks the key, as
+    long as it is secret and its keystream is read for one purpose only.
+    """
+
+    __slots__ = ("_keystream",)
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._keystream = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+    def fill(self, out: UInts) -> None:
+        """Overwrite `out` with the keystream's next bytes; numbers are little-endian on every machine."""
+        view = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        for start in range(0, len(view), _CHUNK_BYTES):
+            chunk = view[start : start + _CHUNK_BYTES]
+            self._keystream.update_into(memoryview(_ZEROS)[: len(chunk)], chunk)
+        if sys.byteorder == "big":
+            out.byteswap(inplace=True)
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would draw the same bits for something else."""
+        raise CopyError("only-once", "a keyed source is neither copied nor pickled; make another from its key")
 
 
 def random_uints(source: RandomSource, count: int, dtype: type[np.unsignedinteger[Any]]) -> UInts:

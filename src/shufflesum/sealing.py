@@ -28,6 +28,7 @@ from shufflesum._checks import check_size
 from shufflesum._machine import cores, process_pool
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.errors import ReportsError
+from shufflesum.keys import RoundKeys
 from shufflesum.plans import SEAL_BYTES
 from shufflesum.reports import Reports
 
@@ -241,20 +242,25 @@ class Sealer(_Workers):
 
 
 class Opener(_Workers):
-    """Opens sealed reports with one private key."""
+    """Opens sealed reports with one private key, or with that of their round."""
 
-    def __init__(self, private_key: X25519PrivateKey, *, processes: int | None = None) -> None:
+    def __init__(self, keys: X25519PrivateKey | RoundKeys, *, processes: int | None = None) -> None:
         super().__init__(processes)
-        self._private_key = private_key
+        self.keys = keys
 
-    @property
-    def public_key(self) -> bytes:
-        """The public key that reports must be sealed to."""
-        return self._private_key.public_key().public_bytes_raw()
+    def private_key(self, round_number: int = 1) -> X25519PrivateKey:
+        """The private key of a round; refused where it was destroyed."""
+        return self.keys.private_key(round_number) if isinstance(self.keys, RoundKeys) else self.keys
 
-    def open_many(self, sealed: bytes | NDArray[np.uint8], info: bytes, positions: Positions = 0) -> Opened:
+    def public_key(self, round_number: int = 1) -> bytes:
+        """The public key that reports of a round must be sealed to."""
+        return self.private_key(round_number).public_key().public_bytes_raw()
+
+    def open_many(
+        self, sealed: bytes | NDArray[np.uint8], info: bytes, positions: Positions = 0, *, round_number: int = 1
+    ) -> Opened:
         """Open sealed reports; what cannot be opened is rejected and counted, never an error."""
-        work = partial(_open, self._private_key.private_bytes_raw(), info)
+        work = partial(_open, self.private_key(round_number).private_bytes_raw(), info)
         rows = np.frombuffer(whole_reports(sealed), dtype=np.uint8).reshape(-1, SEALED_BYTES)
         opened = self._map(work, rows, _listed(positions, len(rows)))
         return Opened(

@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from shufflesum._compiled import uncompiled
 from shufflesum._documents import decode_once, problem_of, read_file
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError, ReportsError, ShufflesumError
-from shufflesum.keys import check_public_key
+from shufflesum.keys import check_public_keys
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import shuffle
 from shufflesum.reports import Reports
 from shufflesum.sealing import (
+    KEY_BYTES,
     SEALED_BYTES,
     WIRE_VERSION,
     Opener,
@@ -78,8 +79,9 @@ class _TaskFile(msgspec.Struct, forbid_unknown_fields=True):
 class Task:
     """What all parties of one deployment agree on; never changed.
 
-    `analyzer_key` is the 32 bytes of the analyzer's public key, `shuffler` the URL that clients send to, `expires` the
-    moment (UTC, whole seconds) after which nobody sends or accepts. Making one verifies the plan's guarantee, unless
+    `analyzer_key` is the 32 bytes of the analyzer's public key, or those of one key for each round, one after another;
+    `shuffler` the URL that clients send to, `expires` the moment (UTC, whole seconds) after which nobody sends or
+    accepts. Making one verifies the plan's guarantee, unless
     told not to: then `verified` is false until `verify`, and servers, who release estimates, do that.
     """
 
@@ -102,7 +104,7 @@ class Task:
         if self.expires.tzinfo is None or self.expires.microsecond:
             raise ParameterError("wrong-type", f"expires is {self.expires}; it must be a whole second with a time zone")
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
-        check_public_key(self.analyzer_key)
+        self._check_keys()
         check_unaltered(self.plan)
         self.plan.check_sending()
         self.__dict__["_verified"] = False
@@ -110,6 +112,15 @@ class Task:
             self.verify()
         elif self.plan.accountant == "none":
             raise PlanError("no-guarantee", "this task's plan claims no privacy (accountant 'none'); nothing is sent")
+
+    def _check_keys(self) -> None:
+        keys = len(check_public_keys(self.analyzer_key))
+        if keys not in (1, self.rounds):
+            raise ParameterError(
+                "malformed-key",
+                f"{keys} public keys, but the plan covers {self.rounds} rounds; give one key, or one for each round: "
+                f"shufflesum keygen --rounds {self.rounds}",
+            )
 
     def verify(self) -> None:
         """Compute the plan's guarantee again, unless that was done for this plan; refuse a claim that does not hold."""
@@ -144,10 +155,19 @@ class Task:
         """Whether the task has run out at a moment."""
         return moment >= self.expires
 
-    @cached_property
-    def public_key(self) -> X25519PublicKey:
-        """The analyzer's public key, ready to seal to."""
-        return X25519PublicKey.from_public_bytes(self.analyzer_key)
+    def public_key(self, round_number: int) -> X25519PublicKey:
+        """The analyzer's public key of a round, ready to seal to."""
+        return X25519PublicKey.from_public_bytes(self.key_of(round_number))
+
+    @property
+    def keys(self) -> int:
+        """How many keys the analyzer has: one for all rounds, or one for each."""
+        return len(self.analyzer_key) // KEY_BYTES
+
+    def key_of(self, round_number: int) -> bytes:
+        """The 32 bytes of the analyzer's public key of a round."""
+        start = KEY_BYTES * (round_number - 1) if self.keys > 1 else 0
+        return self.analyzer_key[start : start + KEY_BYTES]
 
     @cached_property
     def id(self) -> str:
@@ -233,16 +253,20 @@ class Task:
                 "wrong-round", f"round {round_number}; this task covers rounds 1 to {self.rounds}: make a new task"
             )
 
-    def open_reports(self, sealed: bytes | NDArray[np.uint8], round_number: int, opener: Opener) -> tuple[Reports, int]:
-        """The readable ones of reports sealed for this task and round, and how many were rejected as unreadable."""
-        if opener.public_key != self.analyzer_key:
+    def check_opener(self, opener: Opener, round_number: int) -> None:
+        """Refuse a private key that is not the one of this round."""
+        if (found := opener.public_key(round_number)) != self.key_of(round_number):
             raise ParameterError(
                 "key-mismatch",
-                f"this private key belongs to the public key {opener.public_key.hex()}, but task {self.id[:12]} "
-                f"names {self.analyzer_key.hex()}; use the analyzer's key the task was made for",
+                f"this private key belongs to the public key {found.hex()}, but task {self.id[:12]} names "
+                f"{self.key_of(round_number).hex()}; give the analyzer's key that the task was made for (--key)",
             )
+
+    def open_reports(self, sealed: bytes | NDArray[np.uint8], round_number: int, opener: Opener) -> tuple[Reports, int]:
+        """The readable ones of reports sealed for this task and round, and how many were rejected as unreadable."""
         self.check_round(round_number)
-        opened = opener.open_many(sealed, seal_info(self.id, round_number))
+        self.check_opener(opener, round_number)
+        opened = opener.open_many(sealed, seal_info(self.id, round_number), round_number=round_number)
         return decode_reports(opened.encoded, self.plan.id, round_number), opened.rejected
 
 
@@ -282,7 +306,7 @@ class Upload:
         # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
         with uncompiled():  # so few that compiling would take longer
             mixed = encode_reports(shuffle(reports))
-        sealed = seal_many(mixed, task.public_key, seal_info(task.id, round_number))
+        sealed = seal_many(mixed, task.public_key(round_number), seal_info(task.id, round_number))
         return Upload(task.id, round_number, secrets.token_bytes(UPLOAD_ID_BYTES), sealed.tobytes())
 
     def encode(self) -> bytes:

@@ -102,7 +102,7 @@ const commands = {
   },
   // One user's whole upload, where all that is drawn is given.
   upload: async ({ task, held, round, script }) => {
-    const sealer = await Sealer.of(fromHex(task.analyzer_key, 32), fromHex(task.id, 32));
+    const sealer = await Sealer.of(fromHex(task.analyzer_key, task.analyzer_key.length / 2), fromHex(task.id, 32));
     const make = async () => toHex(await sealer.upload(await encode(task.plan, held, round), round));
     return script ? scripted(script, make) : make();
   },

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.refusals import lacking
 
-from shufflesum.keys import load_private_key, load_public_key
+from shufflesum.keys import RoundKeys, load_private_key, load_public_keys
+from shufflesum.noise_keys import NoiseKey
 from shufflesum.wire import Task
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def test_keygen_writes_a_pair_that_belongs_together(command: Command, folder: Pa
     assert (done.code, done.err) == (0, "")
     assert done.out == "wrote a.key (secret: it stays with the analyzer) and a.pub\n"
     private = load_private_key("a.key")
-    assert private.public_key().public_bytes_raw() == load_public_key("a.pub")
+    assert private.public_key().public_bytes_raw() == load_public_keys("a.pub")
     assert private.private_bytes_raw().hex() not in done.out
     assert (folder / "a.key").stat().st_mode & 0o777 == 0o600
 
@@ -49,12 +50,41 @@ def test_keygen_never_overwrites(command: Command, folder: Path) -> None:
     assert (folder / "a.key").read_bytes() == before
 
 
+def test_keygen_writes_keys_of_rounds_and_a_noise_key(command: Command, folder: Path) -> None:
+    assert (
+        command("keygen", "-o", "a", "--rounds", "3").out
+        == "wrote a.key (secret: it stays with the analyzer) and a.pub\n"
+    )
+    assert b"".join(RoundKeys.load("a.key").public_keys(3)) == load_public_keys("a.pub")
+    done = command("keygen", "--noise", "shuffler")
+    assert (
+        done.out
+        == "wrote shuffler.noise (secret: it stays with one server) and shuffler.noise.used, its list of uses\n"
+    )
+    assert NoiseKey("shuffler.noise").fingerprint not in (folder / "shuffler.noise").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("", "missing-argument"),
+        ("-o a --noise b", "missing-argument"),
+        ("--noise b --rounds 2", "conflicting-arguments"),
+    ],
+)
+def test_keygen_refuses_what_names_no_keys(command: Command, folder: Path, options: str, problem: str) -> None:
+    done = command("keygen", *options.split())
+    assert done.code == 2
+    assert lacking(done.err, f"[{problem}]", "--noise") == []
+    assert list(folder.iterdir()) == []
+
+
 def test_a_created_task_says_what_it_means_and_can_be_loaded(command: Command, prepared: Path) -> None:
     done = command(*CREATE.split(), "--expires", "2098-01-01T00:00:00Z")
     assert (done.code, done.err) == (0, "")
     task = Task.load("task.json")
     assert task.name == "heart"
-    assert task.analyzer_key == load_public_key("a.pub")
+    assert task.analyzer_key == load_public_keys("a.pub")
     assert task.expires == datetime(2098, 1, 1, tzinfo=UTC)
     for expected in (
         task.id,

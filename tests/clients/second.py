@@ -310,8 +310,13 @@ class SecondClient:
             raise RefusedError("the task is not what it says")
         self.task, self.address = task, f"{task['shuffler'].rstrip('/')}/tasks/{task['id']}"
         try:
-            self.key = SUITE.kem.deserialize_public_key(bytes.fromhex(task["analyzer_key"]))
-            SUITE.create_sender_context(self.key)
+            raw = bytes.fromhex(task["analyzer_key"])
+            keys = [raw[start : start + 32] for start in range(0, len(raw), 32)]
+            if len(keys) not in (1, task["rounds"]):
+                raise RefusedError("neither one key nor one for each round")
+            self.keys = [SUITE.kem.deserialize_public_key(key) for key in keys]
+            for key in self.keys:
+                SUITE.create_sender_context(key)
         except (PyHPKEError, ValueError) as error:
             raise RefusedError("no key, or one of low order") from error
         self.http = httpx.Client(trust_env=False, headers={"User-Agent": "second"})
@@ -348,9 +353,9 @@ class SecondClient:
         task_id = bytes.fromhex(self.task["id"])
         info = struct.pack(">10sHBB32sII", b"shufflesum", 3, 1, 3, task_id, round_number, 0)
         mixed = secrets.SystemRandom().sample(cells, len(cells))
-        sealed = []
+        key, sealed = self.keys[round_number - 1 if len(self.keys) > 1 else 0], []
         for cell in mixed:
-            enc, context = SUITE.create_sender_context(self.key, info)
+            enc, context = SUITE.create_sender_context(key, info)
             sealed.append(enc + context.seal(struct.pack(">I", cell)))
         header = struct.pack(">H32sI16s", 3, task_id, round_number, secrets.token_bytes(16))
         return header + b"".join(sealed)

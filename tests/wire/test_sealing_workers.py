@@ -87,7 +87,7 @@ def test_few_reports_start_no_processes() -> None:
 
 def test_closing_twice_is_fine_and_an_opener_knows_its_public_key() -> None:
     opener = Opener(KEY)
-    assert opener.public_key == KEY.public_key().public_bytes_raw()
+    assert opener.public_key() == KEY.public_key().public_bytes_raw()
     opener.close()
     opener.close()
 

@@ -44,7 +44,7 @@ def test_a_task_offers_what_its_plan_covers() -> None:
     assert TASK.smallest_batch == TASK.plan.users == 1000
     assert TASK.rounds == TASK.plan.rounds == 2
     assert TASK.upload_bytes == 54 + 52 * TASK.plan.reports
-    assert TASK.public_key.public_bytes_raw() == TASK.analyzer_key
+    assert TASK.public_key(1).public_bytes_raw() == TASK.analyzer_key
 
 
 @pytest.mark.parametrize(

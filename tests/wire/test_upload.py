@@ -15,8 +15,9 @@ from tests.refusals import refusal
 from tests.stat_tests import FALSE_ALARM, chi_square
 
 from shufflesum import Randomizer, Reports
-from shufflesum.errors import ReportsError
-from shufflesum.sealing import Opener, decode_reports
+from shufflesum.errors import ParameterError, ReportsError
+from shufflesum.keys import RoundKeys, load_public_keys
+from shufflesum.sealing import Opener, decode_reports, open_many, seal_info
 from shufflesum.testing import unprotected_plan
 from shufflesum.wire import Task, Upload, UploadError
 
@@ -150,3 +151,24 @@ def test_a_noiseless_task_cannot_be_read_back_as_a_task() -> None:
     assert NoiselessTask.from_json(NOISELESS.to_json()).id == NOISELESS.id
     with refusal("no-guarantee"):
         Task.from_json(NOISELESS.to_json())
+
+
+def test_reports_are_sealed_to_the_key_of_their_round(tmp_path: Path) -> None:
+    keys = RoundKeys.load(RoundKeys.write(tmp_path / "a", 2)[0])
+    plan = replace(NOISELESS.plan, guarantee=replace(NOISELESS.plan.guarantee, rounds=2))
+    task = replace(NOISELESS, plan=plan, analyzer_key=load_public_keys(tmp_path / "a.pub"))
+    assert NoiselessTask.from_json(task.to_json()).id == task.id
+    uploads = [Upload.seal(task, randomized(task, 0.0, 0.3, 1.0, round_number=n), n) for n in (1, 2)]
+    opener = Opener(keys, processes=1)
+    for upload in uploads:
+        assert len(task.open_reports(upload.sealed, upload.round_number, opener)[0]) == 3
+    for upload, other in zip(uploads, (2, 1), strict=True):
+        assert open_many(upload.sealed, keys.private_key(other), seal_info(task.id, upload.round_number)).rejected == 3
+    keys.destroy(1)
+    with refusal("released-before", error=ReportsError):
+        task.open_reports(uploads[0].sealed, 1, opener)
+    assert len(task.open_reports(uploads[1].sealed, 2, opener)[0]) == 3
+    with refusal("malformed-key", "3 public keys", "2 rounds", error=ParameterError):
+        replace(task, analyzer_key=task.analyzer_key + KEY.public_key().public_bytes_raw())
+    with refusal("key-mismatch", "--key", error=ParameterError):
+        task.open_reports(uploads[1].sealed, 2, Opener(KEY, processes=1))

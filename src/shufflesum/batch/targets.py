@@ -143,7 +143,7 @@ class SealedTarget:
         """Seal each report by itself, and mix them: the order they were drawn in would tell what they are about."""
         self.task.check_round(self.round_number)
         info = seal_info(self.task.id, self.round_number)
-        with Sealer(self.task.public_key, info, processes=workers) as seal:
+        with Sealer(self.task.public_key(self.round_number), info, processes=workers) as seal:
 
             def encode(reports: Reports) -> Any:
                 _check_reports(reports, self)

@@ -17,7 +17,8 @@ from shufflesum.cli.commands import Command, Group
 from shufflesum.cli.options import PATH
 from shufflesum.cli.output import console, fallback
 from shufflesum.errors import FileError, ParameterError
-from shufflesum.keys import generate_private_key, load_public_key, write_key_pair
+from shufflesum.keys import MOST_KEYED_ROUNDS, RoundKeys, generate_private_key, load_public_keys, write_key_pair
+from shufflesum.noise_keys import NoiseKey
 from shufflesum.plans import Plan
 from shufflesum.service.shuffler.tokens import write_tokens
 from shufflesum.tables.writers import StagedOutputs
@@ -70,7 +71,11 @@ def create(
     with StagedOutputs() as outputs:
         staged = outputs.stage(output, (".json",))
         task = Task(
-            name=name, plan=Plan.load(plan_file), analyzer_key=load_public_key(key_file), shuffler=shuffler, expires=end
+            name=name,
+            plan=Plan.load(plan_file),
+            analyzer_key=load_public_keys(key_file),
+            shuffler=shuffler,
+            expires=end,
         )
         enter_in_budget(budget_file, task)
         outputs.write(staged, task.to_json() + "\n")
@@ -99,7 +104,8 @@ def card(task: Task, *, expired: bool = False) -> str:
     lines = {
         "id": task.id,
         "shuffler": task.shuffler,
-        "analyzer key": task.analyzer_key.hex(),
+        "analyzer key": task.key_of(1).hex()
+        + (f" in round 1, another in each of {task.rounds:,}" if task.keys > 1 else ""),
         "expires": f"{task.expires:%Y-%m-%d %H:%M:%S} UTC{' (it has expired)' if expired else ''}",
         "users": f"at least {task.smallest_batch:,}; nothing is released below",
         "each sends": f"one upload of {task.upload_bytes:,} bytes per round: {counted(plan.reports, 'sealed report')}",
@@ -111,16 +117,38 @@ def card(task: Task, *, expired: bool = False) -> str:
 
 
 @click.command("keygen", cls=Command)
-@click.option("-o", "--output", "name", type=PATH, required=True, metavar="NAME", help="Names both files.")
-def keygen_command(name: Path) -> None:
+@click.option("-o", "--output", "name", type=PATH, metavar="NAME", help="Names the analyzer's NAME.key and NAME.pub.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, MOST_KEYED_ROUNDS),
+    help="A key for each of so many rounds, destroyed when the round is released.  [one key for all]",
+)
+@click.option("--noise", type=PATH, metavar="NAME", help="Write NAME.noise instead, the key of a server's noise.")
+def keygen_command(name: Path | None, rounds: int | None, noise: Path | None) -> None:
     """Write NAME.key, which stays with the analyzer, and NAME.pub, which goes into tasks.
+
+    Where servers draw the noise, each needs a noise key of its own (--noise). NAME.noise.used beside it lists what it
+    was used for. Both stay outside of backups of the server's store, and are never put back from an older copy.
 
     Files that exist are never overwritten. Keys are replaced by making a new task with a new key.
 
     \b
     Example: shufflesum keygen -o analyzer
+             shufflesum keygen -o analyzer --rounds 10
+             shufflesum keygen --noise shuffler
     """
-    private, public = write_key_pair(name, generate_private_key())
+    if (name is None) == (noise is None):
+        raise ParameterError(
+            "missing-argument", "say which keys are wanted: --output NAME for an analyzer's, or --noise NAME"
+        )
+    if noise is not None:
+        if rounds is not None:
+            raise ParameterError("conflicting-arguments", "--rounds is for an analyzer's keys, not for --noise")
+        key, used = NoiseKey.write(noise)
+        console.print(f"wrote {key} (secret: it stays with one server) and {used}, its list of uses", markup=False)
+        return
+    assert name is not None
+    private, public = write_key_pair(name, generate_private_key()) if rounds is None else RoundKeys.write(name, rounds)
     console.print(f"wrote {private} (secret: it stays with the analyzer) and {public}", markup=False)
 
 

@@ -23,6 +23,7 @@ from starlette.responses import Response
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
+from shufflesum.keys import RoundKeys
 from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
 from shufflesum.sealing import SEALED_BYTES, Opener
@@ -147,12 +148,9 @@ def check_serving(task: Task, opener: Opener, secret: str | http.SecretFile | No
         raise ParameterError(
             "missing-argument", "the analyzer must know its shuffler by something; give --secret-file or --peer-ca"
         )
-    if opener.public_key != task.analyzer_key:
-        raise ParameterError(
-            "key-mismatch",
-            f"this private key belongs to the public key {opener.public_key.hex()}, but task {task.id[:12]} names "
-            f"{task.analyzer_key.hex()}; give the key that the task was made for (--key)",
-        )
+    first = opener.keys.first_round if isinstance(opener.keys, RoundKeys) else 1
+    for number in range(first, task.rounds + 1):
+        task.check_opener(opener, number)
     if not math.isfinite(task.plan.expected_error.total):
         raise ParameterError(
             "nothing-but-noise",

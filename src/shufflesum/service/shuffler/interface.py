@@ -184,7 +184,7 @@ _SCHEMAS: dict[str, Json] = {
             "wire_version": {"const": WIRE_VERSION},
             "name": {"type": "string", "minLength": 1, "maxLength": 200},
             "shuffler": {"type": "string", "format": "uri"},
-            "analyzer_key": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "analyzer_key": {"type": "string", "pattern": "^([0-9a-f]{64})+$"},
             "smallest_batch": {"type": "integer", "minimum": 1},
             "rounds": {"type": "integer", "minimum": 1},
             "expires": {"type": "string", "format": "date-time"},
