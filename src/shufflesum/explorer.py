@@ -1,6 +1,6 @@
 """The explorer: a local page that answers what a collection would cost, on this machine alone.
 
-A request is answered by the planner itself: the page with the plan, and each picture as an image of its own. Nobody
+A request is answered by the planner itself: the page with the plan, and each picture as an image, or as text. Nobody
 else, and no other site's page, can ask it anything.
 """
 
@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shufflesum._format import Z_95, counted, plain, upwards
+from shufflesum._format import Z_95, Shown, counted, plain, upwards
 from shufflesum.domains import Arrays, Categories, Domain
 from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
 from shufflesum.pages import asset, page, render, statement_html
@@ -230,30 +230,56 @@ def _published(users: int, epsilon: float, given: Mapping[str, Any]) -> float:
         return math.inf
 
 
+def _lines_of(question: Question, planned: Plan, symbol: str) -> dict[str, list[float | None]]:
+    """The margins on each line, for the epsilons or users of the picture."""
+    sweep = [(int(x), planned.epsilon) if symbol == "users" else (question.users, float(x)) for x in SWEEPS[symbol]]
+    lines = (line for line in LINES if line != PAPER or not question.domain.counts_users)
+    return {line: [point(question, line, *where) for where in sweep] for line in lines}
+
+
+def _said_of(question: Question, planned: Plan, symbol: str) -> tuple[str, str, str]:
+    """What is measured, the title and what is fixed."""
+    of_what = "users" if question.domain.counts_users else "the bounds' width"
+    own = f"epsilon {upwards(planned.epsilon)}" if symbol == "users" else counted(question.users, "user")
+    return f"± at 95 %, in % of {of_what}", f"Error against {symbol}", f"{own}, delta {upwards(question.delta)}"
+
+
 @lru_cache(maxsize=64)
 def picture_of(question: Question, symbol: str) -> str:
     """The margin against epsilon or users as SVG, with the plan's own."""
     planned = question.plan()
-    sweep = [(int(x), planned.epsilon) if symbol == "users" else (question.users, float(x)) for x in SWEEPS[symbol]]
-    rows = [
-        {"line": line, "x": x, "y": point(question, line, *x_of)}
-        for x, x_of in zip(SWEEPS[symbol], sweep, strict=True)
-        for line in LINES
-        if line != PAPER or not question.domain.counts_users
-    ]
-    of_what = "users" if question.domain.counts_users else "the bounds' width"
-    own = f"epsilon {upwards(planned.epsilon)}" if symbol == "users" else counted(question.users, "user")
+    measure, title, fixed = _said_of(question, planned, symbol)
+    found = _lines_of(question, planned, symbol).items()
     chart = lines_chart(
-        rows,
+        [{"line": line, "x": x, "y": y} for line, ys in found for x, y in zip(SWEEPS[symbol], ys, strict=True)],
         lines=LINES,
         x=symbol.capitalize(),
-        y=f"± at 95 %, in % of {of_what}",
-        title=f"Error against {symbol}",
-        subtitle=f"{own}, delta {upwards(question.delta)}",
+        y=measure,
+        title=title,
+        subtitle=fixed,
         here=("this plan", float(getattr(planned, symbol)), _own(planned)),
     )
     with _drawing:
         return rendered_svg(chart)
+
+
+def numbers_of(question: Question, symbol: str) -> str:
+    """The same as text, for whoever does not see pictures."""
+    planned = question.plan()
+    measure, title, fixed = _said_of(question, planned, symbol)
+    found = _lines_of(question, planned, symbol)
+    rows = [
+        [plain(x), *("" if ys[place] is None else upwards(ys[place] or 0.0) for ys in found.values())]
+        for place, x in enumerate(SWEEPS[symbol])
+    ]
+    mine = f"this plan: {upwards(_own(planned))} at {symbol} {plain(getattr(planned, symbol))}"
+    return Shown(title, [measure, fixed, mine], ([symbol, *found], rows)).text() + "\n"
+
+
+_DRAWN: Mapping[str, tuple[Callable[[Question, str], str], str]] = {
+    "svg": (picture_of, "image/svg+xml"),
+    "txt": (numbers_of, "text/plain"),
+}
 
 
 def _own(planned: Plan) -> float:
@@ -284,10 +310,11 @@ def explorer_app(card: Callable[..., str], *, token: str, port: int) -> Starlett
         return await _answered(lambda question: question.plan().to_json() + "\n", "application/json", request)
 
     async def draw(request: Request) -> Response:
-        symbol = request.path_params["symbol"]
-        if symbol not in SWEEPS:
+        symbol, form = request.path_params["symbol"], request.path_params["form"]
+        if symbol not in SWEEPS or form not in _DRAWN:
             return PlainTextResponse("nothing is here\n", 404)
-        return await _answered(lambda question: picture_of(question, symbol), "image/svg+xml", request)
+        answer, media_type = _DRAWN[form]
+        return await _answered(lambda question: answer(question, symbol), media_type, request)
 
     async def static(request: Request) -> Response:
         name = request.path_params.get("name", "icon.svg")
@@ -300,7 +327,7 @@ def explorer_app(card: Callable[..., str], *, token: str, port: int) -> Starlett
             Route("/favicon.ico", static),
             Route("/{token}/", show),
             Route("/{token}/plan.json", save),
-            Route("/{token}/against-{symbol}.svg", draw),
+            Route("/{token}/against-{symbol}.{form}", draw),
             Route("/{token}/{name}", static),
         ],
         middleware=[Middleware(_Guard, token=token, port=port)],

@@ -75,13 +75,21 @@ def test_the_answer_is_the_planners(page: Page) -> None:
 def test_pictures_are_answers_of_their_own(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "SWEEPS", {"epsilon": (0.5, 1.0), "users": (1_000, 10_000)})
     addresses = [one for one in Elements(page.get("", LABELS).text).addresses if one.startswith("against-")]
-    assert len(addresses) == 2
+    assert len(addresses) == 4
+    asked = Question.of(LABELS)
     for address in addresses:
         answer = page.get(address)
-        assert answer.headers["content-type"] == "image/svg+xml"
+        drawn = ".svg?" in address
+        assert answer.headers["content-type"].startswith("image/svg+xml" if drawn else "text/plain")
         assert "this plan" in answer.text
         assert "trusted curator" in answer.text
+        if not drawn:  # the picture's numbers, for whoever does not see it
+            (row,) = re.findall(r"^  (?:0\.5|1,000)  .*$", answer.text, re.MULTILINE)
+            at = (1_000, 1.0) if address.startswith("against-users") else (10_000, 0.5)
+            wanted = [point(asked, line, *at) for line in explorer.LINES if line != PAPER]
+            assert [float(each) for each in row.split()[1:]] == pytest.approx(wanted, rel=1e-2)
     assert page.get("against-luck.svg").status_code == 404
+    assert page.get("against-users.pdf").status_code == 404
 
 
 @pytest.mark.parametrize(
