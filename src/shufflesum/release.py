@@ -64,7 +64,7 @@ def refuse_broken(broken: str | None, *, without_guarantee: bool) -> None:
         raise ReportsError(
             "guarantee-broken",
             f"{broken}; there is no estimate: give whole batches, or plan with a smaller honest fraction and collect "
-            "anew (--without-guarantee, without_guarantee=True insist on one)",
+            "anew (without_guarantee=True insists on one)",
         )
 
 

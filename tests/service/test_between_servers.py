@@ -118,9 +118,9 @@ def test_with_both_a_secret_and_a_certificate_both_are_needed(tmp_path: Path) ->
 
 def test_half_of_what_certificates_need_is_refused(tmp_path: Path) -> None:
     deployment = Deployment.small(tmp_path)
-    with refusal("missing-argument", "--peer-ca", "--tls-cert", error=ParameterError):
+    with refusal("missing-argument", "peer_ca", "tls_cert", error=ParameterError):
         ServerOptions(peer_ca=tmp_path / "ca.pem")
-    with refusal("missing-argument", "--secret-file", "--peer-ca", error=ParameterError):
+    with refusal("missing-argument", "secret_file", "peer_ca", error=ParameterError):
         AnalyzerServer(
             deployment.task,
             Opener(deployment.key, processes=1),

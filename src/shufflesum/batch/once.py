@@ -302,7 +302,7 @@ class Counted:
             raise ReportsError(
                 "round-mismatch" if self.task[0] == identity.task_id else "mixed-reports",
                 f"{self.path} has counted reports of task {str(self.task[0])[:12]}, round {self.task[1]}, not of task "
-                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another --state for each",
+                f"{str(identity.task_id)[:12]}, round {identity.round_number}; name another file for each (state=)",
             )
         identity.check_names(self.names_id)
         for contribution in identity.contribution_ids:
@@ -412,7 +412,7 @@ class Counted:
             raise ReportsError(
                 "plan-mismatch",
                 f"{self.path}: holds counts of plan {str(content.get('plan'))[:12]}, not of plan {plan.id[:12]}; "
-                "name another --state for another plan",
+                "name another file for another plan (state=)",
             )
         try:
             for name in _KEPT:

@@ -77,7 +77,7 @@ class PlainTarget:
         _check_plan(identity, self.plan)
         if identity.kind is not PLAIN:
             raise ReportsError(
-                "sealed", "these reports are sealed; give the task and the analyzer's private key (--task, --key)"
+                "sealed", "these reports are sealed; give the task and the analyzer's private key (task=, key=)"
             )
 
     def encode(self, reports: Reports) -> Any:
@@ -129,7 +129,7 @@ class SealedTarget:
         _check_plan(identity, self.plan)
         if identity.kind is not SEALED:
             raise ReportsError(
-                "not-sealed", "these reports are not sealed, so they belong to no task; give the plan (--plan)"
+                "not-sealed", "these reports are not sealed, so they belong to no task; give the plan (plan=)"
             )
         if identity.task_id != self.task.id:
             raise ReportsError(
@@ -157,7 +157,7 @@ class SealedTarget:
         """Open each report with the analyzer's private key."""
         if self.private_key is None:
             raise ParameterError(
-                "missing-argument", "sealed reports are opened with the analyzer's private key; give it (--key)"
+                "missing-argument", "sealed reports are opened with the analyzer's private key; give it (key=)"
             )
         number = identity.round_number
         with Opener(self.private_key, processes=workers) as opener:

@@ -144,7 +144,7 @@ class Contributions:
                 "format-mismatch",
                 f"{self.path} holds no contributions in the format {FORMAT}, but tables of another version or program "
                 f"({', '.join(sorted(tables))[:100]}); finish older tasks with the version that began them, and name "
-                "another file for this one (--contributions, SHUFFLESUM_CONTRIBUTIONS)",
+                "another file for this one (contributions=)",
             )
 
     def _delete_expired_bytes(self, now: datetime) -> None:
@@ -175,7 +175,7 @@ class Contributions:
             raise FileError(
                 "unreadable",
                 f"the contributions in {self.path} cannot be used: {error}; nothing is sent without them, because "
-                "nobody must count twice: name a file that you may write (--contributions, SHUFFLESUM_CONTRIBUTIONS)",
+                "nobody must count twice: name a file that you may write (contributions=)",
             ) from error
 
 
@@ -183,7 +183,7 @@ def _checked(label: str) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > _MAX_LABEL:
         raise ParameterError(
             "out-of-range",
-            f"a user's label must be text of 1 to {_MAX_LABEL} characters; see --user and --user-column",
+            f"a user's label must be text of 1 to {_MAX_LABEL} characters",
             value=f"{label!r:.80}",
         )
     return label
@@ -267,7 +267,7 @@ class Client:
             raise ContributedError(
                 "duplicate-contribution",
                 f"this user has contributed to round {receipt.round_number} of task {self.task.name!r} already; "
-                "each user counts once in a round: wait for the next (--round), or give another user's label (--user)",
+                "each user counts once in a round: wait for the next, or give another user's label",
                 value=repr(user),
             )
         return receipt

@@ -232,7 +232,7 @@ def _list_length(file: ArrowFile, schema: Any, data: Sequence[int]) -> int | Non
             raise FileError(
                 "not-numbers",
                 f"{path}: column {each.name!r} has type {each.type}; allowed are numbers and lists of numbers: "
-                "convert it, choose other columns (columns=), or count what it holds (--categories)",
+                "convert it, choose other columns (columns=), or count what it holds (`Categories`)",
             )
     found = next((each for each in fields if is_list(each.type)), None)
     if found is None:

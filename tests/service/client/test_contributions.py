@@ -135,7 +135,7 @@ def test_contributions_of_another_version_are_refused(task: Task, tmp_path: Path
             for statement in statements:
                 connection.execute(statement)
         before = path.read_bytes()
-        with refusal("format-mismatch", "--contributions", error=FileError):
+        with refusal("format-mismatch", "contributions=", error=FileError):
             Client(task, contributions=path)
         assert path.read_bytes() == before
         path.unlink()

@@ -137,7 +137,7 @@ def test_why_a_server_is_out_of_reach_is_said_without_naming_it(causes: tuple[Ba
 
 
 def test_half_of_tls_is_refused() -> None:
-    with refusal("missing-argument", "--tls-cert", "--tls-key", error=ParameterError):
+    with refusal("missing-argument", "tls_cert", "tls_key", error=ParameterError):
         ServerOptions(tls_cert=Path("cert.pem"))
 
 

@@ -32,7 +32,7 @@ def test_an_origin_is_written_as_browsers_do(origin: str) -> None:
      "https://a.example:x", "https://ä.example", "https://[::1"],
 )  # fmt: skip
 def test_what_no_browser_would_send_is_refused(origin: str) -> None:
-    with refusal("malformed-address", "--allow-origin", error=ParameterError):
+    with refusal("malformed-address", error=ParameterError):
         check_origin(origin)
 
 

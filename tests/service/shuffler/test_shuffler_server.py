@@ -383,15 +383,15 @@ def test_options_that_contradict_the_task_are_refused(tmp_path: Path) -> None:
     with refusal("out-of-range", error=ParameterError):
         ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1", "s"), max_pending=0).check(task)
     same = AnalyzerAddress("http://127.0.0.1:1", "s" * 16)
-    with refusal("conflicting-arguments", "--operator-secret-file", error=ParameterError):
+    with refusal("conflicting-arguments", "operator_secret_file", error=ParameterError):
         ShufflerOptions(same, operator_secret="s" * 16).check(task)
-    with refusal("missing-argument", "--secret-file", "--client-cert", error=ParameterError):
+    with refusal("missing-argument", "secret_file", "client_cert", error=ParameterError):
         ShufflerOptions(AnalyzerAddress("http://127.0.0.1:1")).check(task)
     half = AnalyzerAddress("https://127.0.0.1:1", client_cert=tmp_path / "cert.pem")
-    with refusal("missing-argument", "--client-key", error=ParameterError):
+    with refusal("missing-argument", "client_key", error=ParameterError):
         ShufflerOptions(half).check(task)
     plain = AnalyzerAddress("http://127.0.0.1:1", client_cert=tmp_path / "a", client_key=tmp_path / "b")
-    with refusal("conflicting-arguments", "--client-cert", "https://", error=ParameterError):
+    with refusal("conflicting-arguments", "client_cert", "https://", error=ParameterError):
         ShufflerOptions(plain).check(task)
-    with refusal("malformed", "--analyzer-ca", error=FileError):
+    with refusal("malformed", "no.pem", error=FileError):
         ShufflerOptions(AnalyzerAddress("https://127.0.0.1:1", "s", tmp_path / "no.pem")).check(task)

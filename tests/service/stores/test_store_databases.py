@@ -220,7 +220,7 @@ def test_a_store_of_another_version_is_refused(
             connection.execute(f"CREATE TABLE meta ({columns})")
             connection.execute("CREATE TABLE round (number INTEGER)")
             connection.execute("INSERT INTO meta (task) VALUES (?)", (place.task.id,))
-        with refusal("format-mismatch", "shufflesum-store-7", "--store", error=WrongStoreError):
+        with refusal("format-mismatch", "shufflesum-store-7", error=WrongStoreError):
             open_store(f"sqlite:{tmp_path / name}", place.task)
 
 

@@ -93,7 +93,7 @@ def test_a_shufflers_store_is_not_taken_for_the_analyzers(tmp_path: Path) -> Non
     address = f"sqlite:{tmp_path / 'store.db'}"
     open_store(address, TASK).close()
     before = (tmp_path / "store.db").read_bytes()
-    with refusal("store-mismatch", "store.db", "--store", error=WrongStoreError):
+    with refusal("store-mismatch", "store.db", error=WrongStoreError):
         open_tables(address, TASK)
     assert (tmp_path / "store.db").read_bytes() == before
     with refusal("unwritable", error=FileError):

@@ -146,7 +146,7 @@ def check_serving(task: Task, opener: Opener, secret: str | http.SecretFile | No
     """Refuse what no analyzer can serve; it needs no store, and spends nothing."""
     if secret is None and peer is None:
         raise ParameterError(
-            "missing-argument", "the analyzer must know its shuffler by something; give --secret-file or --peer-ca"
+            "missing-argument", "the analyzer must know its shuffler by something; give secret_file or peer_ca"
         )
     first = opener.keys.first_round if isinstance(opener.keys, RoundKeys) else 1
     for number in range(first, task.rounds + 1):

@@ -448,14 +448,14 @@ def check_origin(origin: str) -> str:
     if not host or usual is None or origin != plain or not origin.isascii() or set(origin) & set(' *"<>\\'):
         raise ParameterError(
             "malformed-address",
-            f"the origin (--allow-origin) is {origin!r}; write it as browsers do: https://survey.example.org or "
+            f"the origin is {origin!r}; write it as browsers do: https://survey.example.org or "
             "https://survey.example.org:8443, in small letters, without a path or a slash at the end; each by itself, "
             "since * would let any page make its visitors take part",
         )
     if parts.scheme == "http" and not is_loopback(host):
         raise ParameterError(
             "untrusted",
-            f"the origin {origin} (--allow-origin) is plain HTTP: whoever is in between could change the page, and "
+            f"the origin {origin} is plain HTTP: whoever is in between could change the page, and "
             "browsers give such a page no cryptography; serve it by https",
         )
     return origin

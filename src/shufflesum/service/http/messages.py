@@ -78,9 +78,7 @@ def trust(ca_file: str | Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
-        raise FileError(
-            "malformed", f"{ca_file} holds no certificates: {error}; give a PEM file (--ca, --analyzer-ca)"
-        ) from error
+        raise FileError("malformed", f"{ca_file} holds no certificates: {error}; give a PEM file") from error
 
 
 def load_key_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:

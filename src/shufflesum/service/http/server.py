@@ -186,13 +186,13 @@ class ServerOptions:
         """Refuse half of a TLS configuration."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError(
-                "missing-argument", "TLS needs a certificate and a key; give both --tls-cert and --tls-key, or neither"
+                "missing-argument", "TLS needs a certificate and a key; give both tls_cert and tls_key, or neither"
             )
         if self.peer_ca is not None and self.tls_cert is None:
             raise ParameterError(
                 "missing-argument",
-                "--peer-ca needs TLS, where certificates are shown; give --tls-cert and --tls-key, or share a secret "
-                "(--secret-file) behind a proxy that ends TLS",
+                "peer_ca needs TLS, where certificates are shown; give tls_cert and tls_key, or share a secret "
+                "(secret_file) behind a proxy that ends TLS",
             )
 
 
@@ -270,7 +270,7 @@ def _listen(options: ServerOptions) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise ParameterError(
             "address-taken",
-            f"cannot listen on {options.host} port {options.port}: {error}; choose another --host or --port",
+            f"cannot listen on {options.host} port {options.port}: {error}; choose another host= or port=",
         ) from error
 
 

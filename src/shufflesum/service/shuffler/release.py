@@ -62,17 +62,16 @@ class AnalyzerAddress:
         if self.secret is None and self.client_cert is None:
             raise ParameterError(
                 "missing-argument",
-                "the analyzer must know its shuffler by something; give --secret-file, or --client-cert and "
-                "--client-key",
+                "the analyzer must know its shuffler by something; give secret_file, or client_cert and client_key",
             )
         if (self.client_cert is None) != (self.client_key is None):
             raise ParameterError(
-                "missing-argument", "a certificate needs its key; give both --client-cert and --client-key, or neither"
+                "missing-argument", "a certificate needs its key; give both client_cert and client_key, or neither"
             )
         if self.client_cert is not None and not self.url.startswith("https:"):
             raise ParameterError(
                 "conflicting-arguments",
-                f"--client-cert needs an analyzer that speaks TLS, and --analyzer is {self.url}; write https://",
+                f"client_cert needs an analyzer that speaks TLS, and analyzer= is {self.url}; write https://",
             )
         self._trust()
 

@@ -202,7 +202,7 @@ class ShufflerOptions:
             raise ParameterError(
                 "conflicting-arguments",
                 "the operator's secret is the one that the servers share, and the analyzer could ask for releases with "
-                "it; make another (--operator-secret-file, --secret-file)",
+                "it; make another (operator_secret_file, secret_file)",
             )
         self.analyzer.check()
 

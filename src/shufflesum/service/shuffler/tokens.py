@@ -31,9 +31,7 @@ def token_digest(token: str) -> bytes:
 def write_tokens(count: int, tokens: Path, digests: Path) -> None:
     """Make tokens, one a line, for their owner to hand out, and the digests for the shuffler, in another order."""
     if not 1 <= count <= _MOST_TOKENS:
-        raise ParameterError(
-            "out-of-range", f"--count is {count}; it must be 1 to {_MOST_TOKENS:,}, one for each person"
-        )
+        raise ParameterError("out-of-range", f"count is {count}; it must be 1 to {_MOST_TOKENS:,}, one for each person")
     drawn = [secrets.token_hex(TOKEN_BYTES) for _ in range(count)]
     _write_new(tokens, drawn)
     try:

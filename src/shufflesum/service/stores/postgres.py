@@ -51,7 +51,7 @@ class PostgresDatabase(Database):
             psycopg.conninfo.conninfo_to_dict(address)
         except psycopg.Error:
             raise ParameterError(  # without quoting it: it may hold a password
-                "wrong-type", "the --store address is not understood; write postgresql://user@host:port/database"
+                "wrong-type", "the address of the store is not understood; write postgresql://user@host:port/database"
             ) from None
         super().__init__("postgresql+psycopg")
         self._address = address

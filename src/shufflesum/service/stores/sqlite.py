@@ -160,7 +160,7 @@ class SqliteDatabase(Database):
     def unavailable(self, error: Exception) -> StoreError:
         """What to say where it cannot be used, or is no database."""
         if getattr(of_driver(error), "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            return WrongStoreError("store-mismatch", f"{self._path} is no store; give the server a --store of its own")
+            return WrongStoreError("store-mismatch", f"{self._path} is no store; give the server a store of its own")
         return super().unavailable(error)
 
     def why(self, error: Exception) -> str:

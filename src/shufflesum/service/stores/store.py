@@ -234,7 +234,7 @@ class Store:
                 self.close()
                 raise FileError(
                     "unwritable",
-                    f"the store {database.where} cannot be made: {reason.strerror}; choose another --store, on a disk "
+                    f"the store {database.where} cannot be made: {reason.strerror}; choose another, on a disk "
                     "that has room and locks",
                 ) from error
 
@@ -481,7 +481,7 @@ class Store:
         tables = set(there.get_table_names())
         if tables and not {"meta", "round"} <= tables:
             raise WrongStoreError(
-                "store-mismatch", f"{where} is no shuffler's store; give the shuffler a --store of its own"
+                "store-mismatch", f"{where} is no shuffler's store; give the shuffler a store of its own"
             )
         made_for = connection.exec_driver_sql("SELECT * FROM meta").all() if tables else []  # by any version
         older = f"shufflesum_{task[:32]}" in there.get_schema_names()  # each task had its own
@@ -489,7 +489,7 @@ class Store:
             raise WrongStoreError(
                 "format-mismatch",
                 f"the store {where} was made by another version of shufflesum (this one reads {FORMAT}); let that "
-                "version release what it holds, and give this one a --store of its own",
+                "version release what it holds, and give this one a store of its own",
             )
         for _, known, owner, name in made_for:
             if known == task:
@@ -500,7 +500,7 @@ class Store:
                 raise WrongStoreError(
                     "store-mismatch",
                     f"the store {where} belongs to task {known[:12]}, not to {task[:12]}; "
-                    "give each task a --store of its own",
+                    "give each task a store of its own",
                 )
         return self._make_tables(connection)
 

@@ -142,13 +142,13 @@ class BatchStore:
         where = self._database.where
         if "round" in tables:
             raise WrongStoreError(
-                "store-mismatch", f"{where} is a shuffler's store; give the analyzer a --store of its own"
+                "store-mismatch", f"{where} is a shuffler's store; give the analyzer a store of its own"
             )
         if other := sorted(name for name in tables if name.startswith("shufflesum_") and name != FORMAT):
             raise WrongStoreError(
                 "format-mismatch",
                 f"the analyzer's store {where} was made by another version of shufflesum ({other[0]}; this one reads "
-                f"{FORMAT}); read older estimates with that version, and give this one a --store of its own",
+                f"{FORMAT}); read older estimates with that version, and give this one a store of its own",
             )
 
 
@@ -160,7 +160,7 @@ def open_tables(address: str, task: Task) -> BatchStore:
     except OSError as error:
         raise FileError(
             "unwritable",
-            f"the analyzer's store {database.where} cannot be made: {error.strerror}; choose another --store",
+            f"the analyzer's store {database.where} cannot be made: {error.strerror}; choose another",
         ) from error
     store = BatchStore(database, task)
     try:
