@@ -29,7 +29,13 @@ PAGES = [
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
 ]
 SAYS = re.compile(r"<!-- (?:(?P<language>\w+) )?(?P<said>(?:not run|run by): [^>]+?) -->")
-FORMULAS = {"accuracy.md", "privacy.md", "privacy-ball.md", "privacy-noise.md"}  # indented, for people only
+FORMULAS = {
+    "accuracy.md",
+    "privacy.md",
+    "privacy-ball.md",
+    "privacy-noise.md",
+    "privacy-sums.md",
+}  # indented, for people only
 NO_CODE = {"text", "json", "{eval-rst}", "{toctree}", "{include} ../../clients/browser/README.md"}
 CELL = "{code-cell} python"
 COMMANDS = {"sh"}  # `console` is a conversation, with what is printed

@@ -1,7 +1,7 @@
 """Privacy accounting: numbers in, numbers out; no user data, no plan.
 
 `accountant` says what is guaranteed, and has the base class of all accountants; `randomized_response`,
-`noisy_counts`, `noisy_slots`, `noise_distribution` and `one_bit` have one each, and the bounds of that mechanism.
+`noisy_counts`, `noisy_slots`, `one_bit`, `noise_distribution` and `discrete_gaussian` have one each, and its bounds.
 `engine` is what they are computed with.
 """
 
@@ -15,6 +15,7 @@ from shufflesum.privacy.accountant import (
     honest_users,
     local_epsilon,
 )
+from shufflesum.privacy.discrete_gaussian import DiscreteGaussianAccountant, least_discrete_gaussian
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
 from shufflesum.privacy.noise_distribution import NoiseDistribution, NoiseDistributionAccountant, least_noise
 from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
@@ -25,6 +26,7 @@ from shufflesum.privacy.randomized_response.accountant import RandomizedResponse
 
 __all__ = [
     "Accountant",
+    "DiscreteGaussianAccountant",
     "Guarantee",
     "Interval",
     "NoiseDistribution",
@@ -36,6 +38,7 @@ __all__ = [
     "PrivacyLossDistribution",
     "RandomizedResponseAccountant",
     "honest_users",
+    "least_discrete_gaussian",
     "least_noise",
     "local_epsilon",
     "published",

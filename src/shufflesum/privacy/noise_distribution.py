@@ -3,7 +3,8 @@
 A `NoiseDistribution` is a table of integer weights, symmetric around its middle. Adjacent data sets shift some cells by
 one, up or down. Because the table is symmetric, N + 1 against N and N against N + 1 are mirror images of one another,
 so only the number of shifted cells counts, neither their directions nor the data of others nor the number of users
-(docs/privacy-noise.md, Theorem N1). What is accounted is the table of integers itself, not the formula it comes from.
+(docs/privacy-noise.md, Theorem N1). What is accounted is the table of integers itself, not the formula it comes from;
+that formula is log-concave, so that of several shifts the largest is the worst (docs/privacy-sums.md, Theorem S1).
 """
 
 from __future__ import annotations
@@ -141,11 +142,11 @@ def _thresholds(distribution: NoiseDistribution) -> tuple[NDArray[np.uint64], ND
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# One cell that is shifted by one, as a factor of a composition: N + 1 against N.
+# One cell that is shifted by h, as a factor of a composition: N + h against N. For counts h is 1.
 #
-# Outcomes L + 1, ..., 2L have the losses log(p_j/p_(j+1)) >= 0, j = 0, ..., L - 1, for p_j the probability of a draw at
-# distance j; those below the middle are their mirror images. The outcome 2L + 1 gives itself away: p_L is mass at
-# infinite loss. The outcome 0 is its mirror image.
+# The outcome L + j has the loss log(p_(j-h)/p_j), for p_j the probability of a draw at distance |j|. It is at least 0
+# for j >= h/2, and those below h/2 are mirror images; j = h/2 is its own. Outcomes from 2L + 1 on give themselves away:
+# p_(L-h+1) + ... + p_L is mass at infinite loss. The outcomes below h are their mirror images.
 
 _NODES = 20  # of `composition`, per deviation that a factor states
 _BELOW_NODES = 40  # of the lower bounds' grids per deviation: cheap, because outcomes are listed
@@ -155,30 +156,46 @@ _FINER = 8.0  # times as many where copies are few: sums of few losses are not s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShiftedCells:
-    """So many cells with noise of the probabilities p_0, ..., p_L, each correct to a rounding."""
+    """So many cells with noise of the probabilities p_0, ..., p_L, each correct to a rounding, shifted by `shift`."""
 
     half: Floats
     copies: int
+    shift: int = 1
+
+    @property
+    def _outcomes(self) -> tuple[Floats, Floats]:
+        """The probabilities of the outcomes from the middle up, shifted and not; of the middle itself half of them."""
+        at = np.arange((self.shift + 1) // 2, len(self.half))
+        shifted, still = self.half[np.abs(at - self.shift)], self.half[at]
+        if self.shift % 2 == 0:
+            shifted[0], still[0] = shifted[0] / 2, still[0] / 2
+        return shifted, still
+
+    @property
+    def _given_away(self) -> float:
+        """The mass at infinite loss; relative errors are below `shift` + 2 units in the last place."""
+        return float(np.sum(self.half[len(self.half) - self.shift :]))
 
     @property
     def losses(self) -> Floats:
-        """The losses of the outcomes above the middle; absolute errors are below 8 roundings of 1 + loss.
+        """The losses of the outcomes from the middle up; absolute errors are below 8 roundings of 1 + loss.
 
         If one were negative its mirror image below the middle would not be, and is taken instead.
         """
-        losses: Floats = np.abs(np.log(self.half[:-1] / self.half[1:]))
+        shifted, still = self._outcomes
+        losses: Floats = np.abs(np.log(shifted / still))
         return losses
 
     @property
     def deviation(self) -> float:
         """About that of one loss, or less, and `_NODES` times a step of which the least loss is a multiple.
 
-        Losses of discrete Laplace noise are all the same, those of discrete Gaussian noise odd multiples of the least.
-        On nodes of the grid they stay what they are.
+        Losses of discrete Laplace noise beyond the shift are all the same, those of discrete Gaussian noise odd
+        multiples of the least where cells are shifted by one. On nodes of the grid they stay what they are.
         """
         losses = self.losses
         wanted = self._spread(losses) / _NODES / min(_FINER, max(1.0, 64.0 / self.copies))
-        least = float(losses[0])
+        least = float(losses[0] if self.shift == 1 else losses[-1])
         if least < _LEAST_SPREAD / 2.0**20:
             return wanted * _NODES
         return _NODES * least * 2.0 ** math.floor(math.log2(wanted / least))
@@ -201,7 +218,8 @@ class _ShiftedCells:
         true x might be next to gets as much as it might get, so this dominates with P and Q swapped too.
         """
         losses = self.losses
-        masses = np.sqrt(self.half[:-1] * self.half[1:])
+        shifted, still = self._outcomes
+        masses = np.sqrt(shifted * still)
         doubt = 16.0 * ROUNDING * (1.0 + losses) / math.tanh(min(step, 1.0) / 2)
         nodes = np.floor(losses / step)
         beyond = np.clip(losses - nodes * step, 0.0, step)
@@ -217,14 +235,18 @@ class _ShiftedCells:
             one_side += np.bincount(positions + offset, weights=masses * share, minlength=one_side.size)
         error = ULP * (64 + 4 * int(np.bincount(positions).max()))  # a node is a sum of so many
         return PrivacyLossDistribution(
-            step, -middle, one_side + one_side[::-1], min(1.0, float(self.half[-1]) * (1.0 + 4.0 * ULP)), error
+            step,
+            -middle,
+            one_side + one_side[::-1],
+            min(1.0, self._given_away * (1.0 + (3.0 + self.shift) * ULP)),
+            error,
         )
 
     def pld_below(self, step: float) -> PrivacyLossDistribution:
         """A pair on the grid that one cell dominates."""
         p = np.concatenate([self.half[:0:-1], self.half])
-        pair = grid_of_atoms(p[:-1], p[1:], step, 16.0 * ULP)
-        return replace(pair, infinity_mass=float(self.half[-1]) * (1.0 - 4.0 * ULP))
+        pair = grid_of_atoms(p[: -self.shift], p[self.shift :], step, 16.0 * ULP)
+        return replace(pair, infinity_mass=self._given_away * (1.0 - (3.0 + self.shift) * ULP))
 
     def step_below(self, nodes: float) -> float:
         """A step of the lower bounds' grid with about so many nodes per deviation."""
@@ -233,17 +255,17 @@ class _ShiftedCells:
 
     def _spread(self, losses: Floats) -> float:
         """The root mean square of the finite losses."""
-        return max(math.sqrt(float(np.dot(losses**2, self.half[:-1] + self.half[1:]))), _LEAST_SPREAD)
+        return max(math.sqrt(float(np.dot(losses**2, np.add(*self._outcomes)))), _LEAST_SPREAD)
 
 
-def _half_law(distribution: NoiseDistribution) -> Floats:
+def half_law(distribution: NoiseDistribution) -> Floats:
     """The probabilities p_0, ..., p_L, each rounded once."""
     return np.array([math.ldexp(float(weight), -WEIGHT_BITS) for weight in distribution.half_weights])
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseDistributionAccountant(PrivacyAccountant):
-    """Cells of a table that get independent noise each, some of which a user can change by one, up or down.
+    """Cells of a table that get independent noise each, some of which a user can change by up to `shift`, up or down.
 
     `changed` says, for each class of cells, their noise and how many of them a user can change at most, in one round.
     It holds for one user among any others: neither their data nor their number matters.
@@ -251,6 +273,7 @@ class NoiseDistributionAccountant(PrivacyAccountant):
 
     changed: tuple[tuple[NoiseDistribution, int], ...]
     rounds: int = 1
+    shift: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what changes nothing, and what cannot be certified."""
@@ -269,8 +292,10 @@ class NoiseDistributionAccountant(PrivacyAccountant):
                     "wrong-type", f"changed names {shown(distribution)}; it must be a NoiseDistribution"
                 )
             check_size("changed cells", cells, 1, composition.MOST_COMPOSITIONS)
+            check_size("shift", self.shift, 1, distribution.half_length)
         # Python's own numbers: products of NumPy's wrap around
         object.__setattr__(self, "rounds", int(self.rounds))
+        object.__setattr__(self, "shift", int(self.shift))
         object.__setattr__(self, "changed", tuple((noise, int(cells)) for noise, cells in changed))
         copies = self.rounds * sum(cells for _, cells in self.changed)
         if copies > composition.MOST_COMPOSITIONS:
@@ -298,15 +323,44 @@ class NoiseDistributionAccountant(PrivacyAccountant):
 
     def pld(self, interval: float) -> PrivacyLossDistribution:
         """A symmetric PLD, on a grid of `interval` x a power of two, that dominates all rounds."""
-        return composition.compose_profiles(self._cells(), interval=interval).pld
+        return self._charged(composition.compose_profiles(self._cells(), interval=interval).pld)
 
     def _cells(self) -> list[_ShiftedCells]:
-        return [_ShiftedCells(_half_law(distribution), cells * self.rounds) for distribution, cells in self.changed]
+        return [
+            _ShiftedCells(half_law(distribution), cells * self.rounds, self.shift)
+            for distribution, cells in self.changed
+        ]
+
+    def _charged(self, pld: PrivacyLossDistribution) -> PrivacyLossDistribution:
+        """With what shifts below the largest may show beyond it, because weights are rounded (Theorem S1).
+
+        That is 2 (1 + w) times the distance of all cells from the exact formula; above `_LARGEST_CHARGED` the profile
+        is taken as it is there. Counts, shifted by one, are charged nothing.
+        """
+        if self.shift == 1:
+            return pld
+        apart = sum(rounded_apart(distribution) * cells * self.rounds for distribution, cells in self.changed)
+        charge = 2.0 * (1.0 + math.exp(_LARGEST_CHARGED)) * apart
+        beyond = pld.delta_upper(_LARGEST_CHARGED) - pld.infinity_mass
+        return replace(pld, infinity_mass=min(1.0, pld.infinity_mass + (charge + max(0.0, beyond)) * (1.0 + 8.0 * ULP)))
+
+
+_LARGEST_CHARGED = 40.0
+
+
+def rounded_apart(distribution: NoiseDistribution) -> float:
+    """How far, in total variation, a table is from its formula at most: weights are rounded down to whole ones.
+
+    All but the middle one lose less than 1 (and 60 digits are more than enough), the middle one gains what they lose:
+    less than 2L in all, of 2**128. It is doubled for the digits.
+    """
+    return math.ldexp(2.0 * distribution.half_length + 1.0, 1 - WEIGHT_BITS)
 
 
 @lru_cache(maxsize=256)
 def _upper(accountant: NoiseDistributionAccountant) -> composition.ComposedUpper:
-    return composition.compose_profiles(accountant._cells())
+    composed = composition.compose_profiles(accountant._cells())
+    return composition.ComposedUpper(accountant._charged(composed.pld))
 
 
 @lru_cache(maxsize=256)
@@ -337,11 +391,14 @@ _TOLERANCE = 1e-5  # of the scale
 _MOST_TRIES = 64
 
 
-def least_noise(epsilon: float, delta: float, *, changed_cells: int, rounds: int = 1) -> NoiseDistribution:
+def least_noise(
+    epsilon: float, delta: float, *, changed_cells: int, rounds: int = 1, shift: int = 1
+) -> NoiseDistribution:
     """Find noise of about the least variance such that changing so many cells, in all rounds, is (epsilon, delta)-DP.
 
-    The distribution is verified as it stands: its accountant's `delta_upper(epsilon)` is at most delta. Its variance is
-    within a few hundredths of a percent of the least in this family.
+    Each of them changes by up to `shift`. The distribution is verified as it stands: its accountant's
+    `delta_upper(epsilon)` is at most delta. Its variance is within a few hundredths of a percent of the least in this
+    family.
     """
     check_size("changed_cells", changed_cells, 1, composition.MOST_COMPOSITIONS)
     check_size("rounds", rounds, 1, composition.MOST_COMPOSITIONS)
@@ -352,7 +409,8 @@ def least_noise(epsilon: float, delta: float, *, changed_cells: int, rounds: int
     if composition.check_epsilon(epsilon) == 0.0:
         raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
     composition.check_delta(delta)
-    search = _Search(float(epsilon), float(delta), copies)
+    check_size("shift", shift, 1, MAX_HALF_LENGTH)
+    search = _Search(float(epsilon), float(delta), copies, int(shift))
     if search.guess > (4.0 * MAX_HALF_LENGTH) ** 2:  # far too much: there is nothing to look for
         raise _too_long(epsilon)
     best = min((search.best_of_shape(0), search.best_of_shape(_best_shape(search))), key=lambda found: found.variance)
@@ -361,7 +419,7 @@ def least_noise(epsilon: float, delta: float, *, changed_cells: int, rounds: int
     scale = best.scale
     for _ in range(_MOST_TRIES):
         found = NoiseDistribution(best.shape, scale, search.length(best.shape, scale))
-        if NoiseDistributionAccountant(((found, changed_cells),), rounds).delta_upper(epsilon) <= delta:
+        if NoiseDistributionAccountant(((found, changed_cells),), rounds, shift).delta_upper(epsilon) <= delta:
             return found
         scale *= 1.0 + _TOLERANCE
     raise PrivacyError(
@@ -389,10 +447,11 @@ class _Found:
 class _Search:
     """The least scale of each shape, with probabilities in floating point: nothing here is certified."""
 
-    def __init__(self, epsilon: float, delta: float, copies: int) -> None:
-        self._epsilon, self._delta, self._copies = epsilon, delta, copies
+    def __init__(self, epsilon: float, delta: float, copies: int, shift: int) -> None:
+        self._epsilon, self._delta, self._copies, self._shift = epsilon, delta, copies, shift
         laplace = copies / epsilon
-        self.guess = min(copies * gaussian_noise(epsilon, delta) ** 2, 2.0 * laplace * laplace)  # may be infinite
+        gaussian = copies * gaussian_noise(epsilon, delta) ** 2
+        self.guess = shift**2 * min(gaussian, 2.0 * laplace * laplace)  # may be infinite
         self._found: dict[int, _Found] = {}
 
     def best_of_shape(self, number: int) -> _Found:
@@ -402,11 +461,11 @@ class _Search:
         return self._found[number]
 
     def length(self, shape: float, scale: float) -> int:
-        """The least half-length at which the ends of all copies have their share of delta."""
+        """The least half-length at which the ends of all copies surely have their share of delta: `shift` on a side."""
         share = _LAPLACE_END_SHARE if shape == 1.0 else _END_SHARE
         total = float(_density(shape, scale, math.ceil(scale * 60.0 ** (1.0 / shape)) + 1).sum() * 2.0 - 1.0)
-        height = math.log(self._copies / (share * self._delta * total))
-        return max(1, math.ceil(scale * math.pow(max(height, 0.0), 1.0 / shape)))
+        height = math.log(self._copies * self._shift / (share * self._delta * total))
+        return max(self._shift, self._shift - 1 + math.ceil(scale * math.pow(max(height, 0.0), 1.0 / shape)))
 
     def _least(self, shape: float) -> _Found:
         lowest = _STEEPEST ** (-1.0 / shape)
@@ -435,7 +494,7 @@ class _Search:
     def _delta_at(self, shape: float, scale: float) -> float:
         if self.length(shape, scale) > 2 * MAX_HALF_LENGTH:
             return 0.0  # longer than any table: enclosed, and refused afterwards
-        cells = _ShiftedCells(self._half(shape, scale), self._copies)
+        cells = _ShiftedCells(self._half(shape, scale), self._copies, self._shift)
         return composition.compose_profiles([cells]).delta(self._epsilon)
 
 
