@@ -32,6 +32,7 @@ from shufflesum.planning import domain_of, plan, plan_for_error
 from shufflesum.plans import Plan
 from shufflesum.plots import lines_chart, rendered_svg
 from shufflesum.privacy.engine.gaussian import curator_error
+from shufflesum.statement import card
 
 Form = Mapping[str, Sequence[str]]
 """What was entered: the fields `column`, `low` and `high` once for each column, all others once."""
@@ -300,11 +301,11 @@ _HEADERS = {
 _ASSETS = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
-def explorer_app(card: Callable[..., str], *, token: str, port: int) -> Starlette:
-    """The page at /TOKEN/ of this machine's port; `card` is a plan as text for a person, also with `details=True`."""
+def explorer_app(*, token: str, port: int) -> Starlette:
+    """The page at /TOKEN/ of this machine's port."""
 
     async def show(request: Request) -> Response:
-        return Response(await asyncio.to_thread(_page, _form(request), card), media_type="text/html")
+        return Response(await asyncio.to_thread(_page, _form(request)), media_type="text/html")
 
     async def save(request: Request) -> Response:
         return await _answered(lambda question: question.plan().to_json() + "\n", "application/json", request)
@@ -376,7 +377,7 @@ class _Guard(BaseHTTPMiddleware):
         return answer
 
 
-def _page(form: Form, card: Callable[..., str]) -> str:
+def _page(form: Form) -> str:
     """The form with its answer, or with what keeps it from having one."""
     problem, answer = "", None
     try:

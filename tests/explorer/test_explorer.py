@@ -14,7 +14,6 @@ from tests.pages.elements import Elements
 import shufflesum as ss
 from shufflesum import explorer
 from shufflesum._format import Z_95
-from shufflesum.cli.plan import _plain_card
 from shufflesum.explorer import CURATOR, DEFAULTS, PAPER, Question, explorer_app, percent_off, point
 from shufflesum.plans import Plan
 
@@ -28,7 +27,7 @@ class Page:
     """The explorer as a browser asks it, without a server."""
 
     def __init__(self) -> None:
-        self.app = explorer_app(_plain_card, token=TOKEN, port=PORT)
+        self.app = explorer_app(token=TOKEN, port=PORT)
 
     def get(
         self, path: str = "", form: Form | None = None, headers: Mapping[str, str] | None = None, method: str = "GET"

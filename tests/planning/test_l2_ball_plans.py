@@ -13,12 +13,12 @@ from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum.cautions import ArraysAreBetterWarning
-from shufflesum.cli.output import card
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.mechanisms.one_bit.mechanism import clipping_bias
 from shufflesum.planning import alternatives, plan_for_error
 from shufflesum.plans import Plan
 from shufflesum.privacy.one_bit import OneBitAccountant
+from shufflesum.statement import card
 
 
 def planned(users: int, shape: Any, **choices: Any) -> Plan:

@@ -16,7 +16,7 @@ from shufflesum._format import upwards
 from shufflesum.budget import Budget, BudgetFile
 from shufflesum.cli.commands import Group, conflict
 from shufflesum.cli.options import PATH, plan_arguments, wanted_options
-from shufflesum.cli.output import Outputs, card, console, print_json, warnings_as_notes
+from shufflesum.cli.output import Outputs, console, print_card, print_json, warnings_as_notes
 from shufflesum.errors import ParameterError, ShufflesumError
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, budget_chart, save_chart
@@ -111,7 +111,7 @@ def ask(
         plan = Budget.open(file).ask(users=users, delta=delta, **plan_arguments(**arguments))
         if staged:
             outputs.write(staged, plan.to_json())
-    console.print(card(plan, arguments.get("assumed_std")))
+    print_card(plan, arguments.get("assumed_std"))
     outputs.say_written()
 
 

@@ -28,6 +28,7 @@ from shufflesum.pages import report_page
 from shufflesum.plots import DRAWABLE, estimate_chart, rounds_chart, save_chart
 from shufflesum.service import client as service
 from shufflesum.service import require_service
+from shufflesum.statement import fallback
 from shufflesum.tables.readers import check_shape, rows_of
 from shufflesum.tables.sources import DataSource
 from shufflesum.tables.writers import WRITABLE, estimate_to_json, write_estimate
@@ -407,5 +408,5 @@ def _promise(task: Task, holds: bool, broken: str | None) -> str:
     plan = task.plan
     return (
         f"guarantee for one user in all rounds: epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} "
-        f"({plan.accountant} accountant); if shuffler and analyzer collude: {printed.fallback(plan)}"
+        f"({plan.accountant} accountant); if shuffler and analyzer collude: {fallback(plan)}"
     )

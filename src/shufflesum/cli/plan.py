@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.text import Text
 
 from shufflesum._format import counted, upwards
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.cli.commands import Command
 from shufflesum.cli.options import PATH, plan_from_options, wanted_options
-from shufflesum.cli.output import Outputs, card, console, table_of, warnings_as_notes
+from shufflesum.cli.output import Outputs, console, print_card, table_of, warnings_as_notes
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.planning import alternatives
 from shufflesum.plans import Plan
@@ -107,7 +106,7 @@ def plan_command(
     if as_json:
         click.echo(plan.to_json())
     else:
-        console.print(card(plan, arguments.get("assumed_std"), details=details))
+        print_card(plan, arguments.get("assumed_std"), details=details)
         outputs.say_written()
 
 
@@ -180,17 +179,13 @@ def explore_command(port: int, no_browser: bool) -> None:
     warnings.simplefilter("ignore", ShufflesumWarning)  # the page's card says it
     with _listen(port) as listener:
         port = listener.getsockname()[1]
-        app = explorer_app(_plain_card, token=token, port=port)
+        app = explorer_app(token=token, port=port)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="off", server_header=False))
         address = f"http://127.0.0.1:{port}/{token}/"
         console.print(f"{address}\nCtrl-C ends it", markup=False)
         if not no_browser:
             webbrowser.open(address)
         server.run(sockets=[listener])
-
-
-def _plain_card(plan: Plan, *, details: bool = False) -> str:
-    return Text.from_markup(card(plan, details=details)).plain
 
 
 def _listen(port: int) -> socket.socket:

@@ -15,12 +15,13 @@ from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.cli.budget import budget_option, enter_in_budget
 from shufflesum.cli.commands import Command, Group
 from shufflesum.cli.options import PATH
-from shufflesum.cli.output import console, fallback
+from shufflesum.cli.output import console
 from shufflesum.errors import FileError, ParameterError
 from shufflesum.keys import MOST_KEYED_ROUNDS, RoundKeys, generate_private_key, load_public_keys, write_key_pair
 from shufflesum.noise_keys import NoiseKey
 from shufflesum.plans import Plan
 from shufflesum.service.shuffler.tokens import write_tokens
+from shufflesum.statement import fallback
 from shufflesum.tables.writers import StagedOutputs
 from shufflesum.wire import Task, parse_time
 
