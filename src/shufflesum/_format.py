@@ -19,9 +19,9 @@ _LARGEST = 15  # digits before it
 Z_95 = 1.959963984540054  # standard errors on either side of a normal 95 % interval
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
+def counted(count: int, noun: str) -> str:
     """1 report, 2,000 reports."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def upwards(value: float, digits: int = 3) -> str:

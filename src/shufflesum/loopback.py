@@ -278,7 +278,7 @@ def _kept(deployment: Deployment, pieces: set[bytes]) -> int:
 
 
 def _look_at_table(plan: Plan, attack: Attack, number: int, counted: CountedBatch, sums: Sums) -> None:
-    """Users and reports must all be there, and the table must follow the law of what they hold."""
+    """Users and reports must all be there, and the table must follow the distribution that the plan gives it."""
     sums.add("batches", "a batch of other users happened", counted.users != plan.users, 1, 0.0)
     sums.add("batches", "a rejected report happened", counted.rejected, plan.users * plan.reports, 0.0)
     missing = int(counted.table.sum()) + counted.blanks + counted.rejected != plan.users * plan.reports

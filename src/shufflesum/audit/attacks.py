@@ -4,8 +4,9 @@ Two attacks, on the worst pair of neighbouring data sets, which the plan's mecha
 epsilon at the plan's delta; together with the findings they hold with the stated confidence.
 
 *Reports.* Crowds of users with equal arrays are randomized, and exact tail bounds enclose the chances that one kind of
-report comes out as another; the mechanism says what any law in that enclosure reveals at least. Assumed: reports are
-independent, of the same law for all users with the same data and for all blocks. This sees small defects.
+report comes out as another; the mechanism says what any distribution in that enclosure reveals at least. Assumed:
+reports are independent, of the same distribution for all users with the same data and for all blocks. This sees small
+defects.
 
 *Batches.* Whole batches are randomized and told apart by the likelihood ratio of their tables of counts. Assumed: only
 that batches are independent, and like each other where their data are. This sees gross defects of any kind.
@@ -42,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
+from shufflesum._format import downwards, upwards
 from shufflesum.audit.findings import Judged, Tested, chances, judged
 from shufflesum.audit.paths import LIGHT, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
 from shufflesum.errors import PrivacyError
@@ -103,17 +105,19 @@ class AuditResult:
         """Whether nothing speaks against the randomizer."""
         return not self.crossed and not self.findings
 
+    @property
+    def verdict(self) -> str:
+        """What speaks against the randomizer, or that nothing does."""
+        if self.passed:
+            return "consistent: no attack beats the certificate, and nothing that was counted deviates from the plan"
+        least, certified = downwards(self.epsilon_lower, 6), upwards(self.epsilon_upper, 6)
+        crossing = [f"epsilon is at least {least}, but {certified} is certified"] * self.crossed
+        return f"{'; '.join([*crossing, *self.findings])}. Release nothing that this randomizer made."
+
     def require(self) -> None:
         """Raise `PrivacyError` unless the audit passed."""
-        if self.passed:
-            return
-        crossing = f"epsilon is at least {self.epsilon_lower!r}, above the certified {self.epsilon_upper!r}"
-        reasons = ([crossing] if self.crossed else []) + list(self.findings)
-        raise PrivacyError(
-            "audit-failed",
-            f"the randomizer does not keep plan {self.plan.id[:12]}: {'; '.join(reasons)}; "
-            "release nothing that it made, and compare its code with the plan",
-        )
+        if not self.passed:
+            raise PrivacyError("audit-failed", f"the randomizer does not keep plan {self.plan.id[:12]}: {self.verdict}")
 
 
 def audit(

@@ -71,13 +71,13 @@ def audit_command(
 
     The attack proves a lower bound on epsilon, which stands beside the certified upper bound, for many rows in one
     call. Counts of cells, of single users, neighbours, batches, calls and forked processes are compared with the plan's
-    law, for many rows and, among the fewer users that there is time for, for one row at a time, compiled and not; of
-    what one process counts, whole batches are. For each path the result says how many users reported, and how much less
-    noise would have shown. Exit code 1 if the bounds cross or a count deviates: then the randomizer is broken.
+    distribution: for many rows, for one row at a time, compiled and not, among the fewer users that there is time for,
+    and of what one process counts for whole batches. For each path the result says how many users reported, and how
+    much less noise would have shown. Exit code 1 if the bounds cross or a count deviates: the randomizer is broken.
 
     With --service known users go through a real shuffler and analyzer, sealed, and what comes out is looked at: tables
-    of counts against the plan's law, sizes of uploads, and what the servers' files hold. --samples and --trials do not
-    matter then.
+    of counts against the plan's distribution, sizes of uploads, and what the servers' files hold. --samples and
+    --trials do not matter then.
 
     \b
     Example: shufflesum audit --plan plan.json --seconds 60
@@ -101,7 +101,7 @@ def audit_command(
     else:
         _print_card(result)
     if not result.passed:
-        click.echo(f"shufflesum: AUDIT FAILED: {_verdict(result)}", err=True)
+        click.echo(f"shufflesum: AUDIT FAILED: {result.verdict}", err=True)
         sys.exit(1)
 
 
@@ -142,16 +142,6 @@ def _audited_plan(plan_file: Path | None, arguments: dict[str, Any], defaults: d
     return plan_of_file(plan_file, given)
 
 
-def _verdict(result: AuditResult) -> str:
-    if result.passed:
-        return "consistent: no attack beats the certificate, and nothing that was counted deviates from the plan"
-    crossing = (
-        f"epsilon is at least {downwards(result.epsilon_lower, 6)}, but {upwards(result.epsilon_upper, 6)} is certified"
-    )
-    reasons = [crossing] * result.crossed + list(result.findings)
-    return f"{'; '.join(reasons)}. Release nothing that this randomizer made."
-
-
 def _listed(result: AuditResult | ServiceAudit) -> str:
     return ", ".join(f"{tested.kind} ({tested.counts:,})" for tested in result.tested)
 
@@ -174,15 +164,15 @@ def _print_card(result: AuditResult) -> None:
         "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.15g}:",
         "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
-        "  ": "if they are independent, of one law for equal data (docs/privacy.md, lower bounds)",
+        "  ": "if they are independent, of one distribution for equal data (docs/privacy.md, lower bounds)",
         "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}",
         "counted": f"{_listed(result)};",
         **{"   " + " " * number: f"by {_drawn(each)}" for number, each in enumerate(result.paths)},
-        "verdict": f"[bold]{_verdict(result) if result.passed else 'FAILED'}[/bold]",
+        "verdict": f"[bold]{result.verdict if result.passed else 'FAILED'}[/bold]",
     }
     if result.passed and result.epsilon_lower < result.epsilon_upper / 2:
         lines[" "] = "but much less is proved than certified: " + (
-            "under uniform sampling single reports prove no epsilon; their law was tested"
+            "under uniform sampling single reports prove no epsilon; their distribution was tested"
             if not result.lower_bound_known
             else "too few reports to notice small defects; give more --seconds"
         )

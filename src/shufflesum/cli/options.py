@@ -230,11 +230,11 @@ def note_missing_header(names: tuple[str, ...] | None, file: PathOrUrl, header: 
 
 def note_assumed_columns(names: tuple[str, ...] | None, file: PathOrUrl, domain: Domain) -> None:
     """Say that columns without names are taken for those that the plan names."""
-    box = domain.numbers
-    if names is None and box is not None and box.columns is not None:
+    numbers = domain.numbers
+    if names is None and numbers is not None and numbers.columns is not None:
         click.echo(
             f"note: {file} does not name its columns; they are taken for the plan's, in this order: "
-            f"{', '.join(box.columns[:12])}{', ...' if len(box.columns) > 12 else ''}",
+            f"{', '.join(numbers.columns[:12])}{', ...' if len(numbers.columns) > 12 else ''}",
             err=True,
         )
 

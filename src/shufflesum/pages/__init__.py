@@ -236,7 +236,6 @@ def report_page(
     command: str = "",
     fresh_noise: bool = False,
     level: float = 0.95,
-    notes: Sequence[str] = (),
 ) -> str:
     """A page that holds all it shows; of several rounds, oldest first, the newest is drawn, and all of them over time.
 
@@ -255,7 +254,7 @@ def report_page(
         broken=newest.broken,
         adjustment=newest.adjustment,
         figures=_figures(newest),
-        notes=[*notes, *dict.fromkeys(str(warning) for each in estimates for warning in each.warnings)],
+        notes=list(dict.fromkeys(str(warning) for each in estimates for warning in each.warnings)),
         over_time=_over_time(estimates, level) if named and not nothing_drawn else None,
         results=[
             {
