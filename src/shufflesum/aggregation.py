@@ -21,8 +21,7 @@ from shufflesum.domains.frames import BATCH_VALUES, FrameRows, columns_of, libra
 from shufflesum.domains.labels import present, taken, without_case
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.estimate import AnyEstimate, adjusted_by
-from shufflesum.planning import DomainLike, PlanOptions, Shape, domain_of
-from shufflesum.planning import plan as make_plan
+from shufflesum.planning import DomainLike, PlanOptions, Shape, domain_of, plan_in_process
 from shufflesum.plans import Plan, check_plan
 from shufflesum.protocol import Tally, check_rows
 from shufflesum.randomness import RandomSource
@@ -79,11 +78,11 @@ def aggregate(
     else:
         _check_fixed(plan, {"epsilon": epsilon, "delta": delta, "domain": domain, "shape": shape} | choices)
         rows, left_out = complete_rows(plan.domain.rows(_grouped(arrays, group_by, plan.domain)), missing)
-        if len(rows) < plan.users:
+        if len(rows) < plan.smallest_batch:
             raise DataError(
                 "too-few-users",
-                f"arrays has {len(rows)} rows, but the plan needs at least {plan.users} users; add rows, or plan for "
-                "fewer users",
+                f"arrays has {len(rows)} rows, but the plan needs at least {plan.smallest_batch} users; add rows, or "
+                "plan for fewer users",
             )
     if ignore_case:
         rows = without_case(getattr(plan.domain, "labels", None))(rows)
@@ -146,8 +145,7 @@ def _planned(
     asked = asked.with_numbers(choices.get("bounds"), asked.names_in(rows))
     rows, left_out = complete_rows(rows, missing)
     rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("bounds", "columns")}
-    rest.setdefault("noise_by", "curator")
-    return make_plan(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows, left_out
+    return plan_in_process(users=len(rows), domain=asked, epsilon=epsilon, delta=delta, **rest), rows, left_out
 
 
 def users_numbers(values: Any) -> tuple[Any, tuple[str, ...] | None]:

@@ -25,8 +25,7 @@ from shufflesum.domains.counts import WIDE_BINS, BinBounds, Binned
 from shufflesum.domains.frames import batches_of
 from shufflesum.errors import DataError, ParameterError, ShufflesumError
 from shufflesum.estimate import BaseEstimate, tail_of
-from shufflesum.planning import PlanOptions, warn_if_uninformative
-from shufflesum.planning import plan as make_plan
+from shufflesum.planning import PlanOptions, plan_in_process, warn_if_uninformative
 from shufflesum.plans import Plan
 from shufflesum.randomness import RandomSource
 
@@ -179,7 +178,6 @@ def suggest_bounds(
     if names is not None:
         choices.setdefault("columns", names)
     rows, _ = complete_rows(rows, missing)
-    choices.setdefault("noise_by", "curator")
     plans = plan_bounds(
         users=len(rows), shape=rows.shape[1:], epsilon=epsilon, delta=delta, share=share, bins=bins, **choices
     )
@@ -214,13 +212,13 @@ def plan_bounds(
     check_size("columns", columns, 1, _MOST_COLUMNS)
     held = Categories(bins=edges) if columns == 1 else MultiChoice(columns * (len(edges) - 1), max_choices=columns)
     honest = choices.get("honest_fraction", 1.0)
-    noise_by = choices.get("noise_by", "users")
+    noise_by = choices.get("noise_by")
     parts = (1.0, 1.0) if share == 1 else (share, 1.0 - share)
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", ShufflesumWarning
         )  # a guess of frequencies may be better; they are not asked for
-        first = make_plan(
+        first = plan_in_process(
             users=users,
             domain=held,
             epsilon=parts[0] * epsilon,
@@ -237,7 +235,7 @@ def _main(first: Plan, shape: tuple[int, ...], epsilon: float, delta: float, cho
 
     def main(own: float) -> Plan:
         left = math.nextafter(delta - first.delta, 0.0)
-        return make_plan(users=first.users, shape=shape, epsilon=own, delta=left, **choices)
+        return plan_in_process(users=first.users, shape=shape, epsilon=own, delta=left, **choices)
 
     left_over = math.nextafter(epsilon - first.epsilon, 0.0)
     with warnings.catch_warnings():

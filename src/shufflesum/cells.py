@@ -20,10 +20,13 @@ REPORT_BYTES = 4
 
 @kernel
 def count_cells(cells: NDArray[Any], table: NDArray[Any]) -> int:
-    """Add reports to the table; returns how many named no cell of it and were left out, blanks among them."""
+    """Add reports to the table; returns how many named no cell of it and were left out, blanks among them.
+
+    Cells are uint32 or int64; negative ones are none.
+    """
     outside = 0
     for cell in cells:
-        if cell < table.size:
+        if 0 <= cell < table.size:
             table[cell] += 1
         else:
             outside += 1

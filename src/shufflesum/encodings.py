@@ -185,6 +185,75 @@ class Sensitivity:
     l2_bounded: bool = False
 
 
+# ---- positions -------------------------------------------------------------------------------------------------------
+
+MOST_LABEL_POSITIONS = 64
+"""Up to so many labels have a position each; of more, a user's chosen ones share one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Positions:
+    """What each user reports where servers draw the noise: at every position as many reports as everybody else.
+
+    A report is one of its position's cells, or blank where the position allows that. The table of all cells is the
+    positions' cells one after another.
+    """
+
+    first: NDArray[np.int64]
+    """(P + 1,): the first cell of each position, and the number of all cells."""
+    reports: NDArray[np.int64]
+    """(P,): a user's reports."""
+    blank: NDArray[np.bool_]
+    """(P,): whether a report may be blank."""
+    noise_class: NDArray[np.int64]
+    """(P,): the class of its cells; cells of a class have noise of the same distribution."""
+    changed: tuple[int, ...]
+    """For each class, how many of its cells replacing one user's data can change, each by one."""
+
+    @staticmethod
+    def of(sizes: Any, *, reports: int = 1, blank: Any, noise_class: Any = 0, changed: tuple[int, ...]) -> Positions:
+        """Positions with so many cells each; what is one value is that of all."""
+        sizes = np.asarray(sizes, dtype=np.int64)
+        return Positions(
+            np.concatenate([[0], np.cumsum(sizes)]),
+            np.full(len(sizes), reports, dtype=np.int64),
+            np.broadcast_to(np.asarray(blank, dtype=np.bool_), sizes.shape).copy(),
+            np.broadcast_to(np.asarray(noise_class, dtype=np.int64), sizes.shape).copy(),
+            changed,
+        )
+
+    def __len__(self) -> int:
+        return len(self.blank)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(P,): how many cells each position has."""
+        return np.diff(self.first)
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return int(self.first[-1])
+
+    @property
+    def each(self) -> int:
+        """How many reports a user sends."""
+        return int(self.reports.sum())
+
+    @property
+    def class_of_cells(self) -> NDArray[np.int64]:
+        """The class of each cell."""
+        return np.repeat(self.noise_class, self.sizes)
+
+
+def digit_cells(radix: int) -> int:
+    """How many cells a digit has: one for each value, but for a blank one.
+
+    That is 0 of a binary digit, the middle of an odd number of values, and none of an even number above two.
+    """
+    return radix - 1 if radix % 2 or radix == 2 else radix
+
+
 # ---- the encodings ---------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +294,11 @@ class OneHot(Encoding):
     def dimension(self) -> int:
         """One number for each cell, or one looked up."""
         return self.layout[1] if self.names_cells else 1
+
+    def positions(self, radices: tuple[int, ...] = ()) -> Positions:
+        """One for each table: a user reports in every table."""
+        tables, cells = self.layout
+        return Positions.of(np.full(tables, cells), blank=False, changed=(2 * tables,))
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -283,6 +357,30 @@ class MultiHot(Encoding):
     def sizes(self) -> tuple[int, ...]:
         """How many cells each class has."""
         return (self.groups * self.coordinates,) * self.digits + (self.groups,) * self.counted
+
+    def positions(self, radices: tuple[int, ...] = ()) -> Positions:
+        """Of numbers one for each digit of each coordinate, lowest digit first, then that of the groups' counts.
+
+        `radices` are those of the digits. In the cells of a digit, groups come one after another. Of labels there is
+        one position for each, or one for all that a user chose.
+        """
+        if self.scale is None:
+            most = min(self.coordinates, 2 * self.most_true)
+            if self.coordinates <= MOST_LABEL_POSITIONS:
+                return Positions.of(np.ones(self.coordinates), blank=True, changed=(most,))
+            return Positions.of([self.coordinates], reports=self.most_true, blank=True, changed=(most,))
+        digits = np.array([digit_cells(radix) for radix in radices], dtype=np.int64)
+        blank = [radix % 2 == 1 or radix == 2 for radix in radices]
+        changed = tuple(self.coordinates * (1 if radix == 2 and self.groups == 1 else 2) for radix in radices)
+        counts = [self.groups] * self.counted
+        return Positions.of(
+            np.concatenate([np.tile(self.groups * digits, self.coordinates), counts]),
+            blank=np.concatenate([np.tile(blank, self.coordinates), np.zeros(len(counts), dtype=np.bool_)]),
+            noise_class=np.concatenate(
+                [np.tile(np.arange(len(radices)), self.coordinates), len(radices) * np.ones(len(counts))]
+            ),
+            changed=(*changed, *([2] * self.counted)),
+        )
 
     def cells_of(self, number: int) -> NDArray[np.uint32]:
         """The cells of a class, in order."""

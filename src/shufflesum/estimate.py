@@ -639,7 +639,9 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
     plan.check_round(number)
     table = table_from_json(content["table"], plan.cells)
     accepted = int(np.sum(table, dtype=object))  # whole numbers without end
-    if users < plan.users or rejected < 0 or accepted + rejected >= (users + 1) * plan.reports:
+    if plan.positions is not None:
+        _check_noisy(plan, users, rejected, table)
+    elif users < plan.users or rejected < 0 or accepted + rejected >= (users + 1) * plan.reports:
         raise ValueError(
             f"{accepted} reports and {rejected} rejected ones of {users} users, where the plan has {plan.reports} of "
             f"each of at least {plan.users} users"
@@ -662,6 +664,16 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
         raise TypeError("words are asked for under a plan that has none")
     counts: BaseEstimate = found.counts_of(words)
     return replace(counts, adjusted=estimate.adjusted, left_out=left_out)
+
+
+def _check_noisy(plan: Plan, users: int, rejected: int, table: NDArray[np.int64]) -> None:
+    """Refuse a table that users and draws cannot have made."""
+    positions = plan.positions
+    assert positions is not None
+    draws = 2 if plan.noise_by == "servers" else 1
+    most = draws * plan.mechanism.most_drawn(plan.encoding) + users * np.repeat(positions.reports, positions.sizes)
+    if users < 1 or rejected or (table > most).any():
+        raise ValueError(f"counts that {users} users and the noise of the plan cannot have made")
 
 
 def table_to_json(table: NDArray[np.int64]) -> dict[str, Any]:

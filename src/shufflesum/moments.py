@@ -25,8 +25,7 @@ from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, adjusted_by, index_names
 from shufflesum.mechanisms import NoisyCounts
 from shufflesum.mechanisms.mechanism import Target
-from shufflesum.planning import PlanOptions
-from shufflesum.planning import plan as make_plan
+from shufflesum.planning import PlanOptions, plan_in_process
 from shufflesum.randomness import RandomSource
 
 _FIGURES = ("mean", "variance", "standard deviation")
@@ -228,8 +227,7 @@ def moments(
     squares = Squares(Arrays(shape, DEFAULT_BOUNDS if bounds is None else bounds, names))
     domain = squares.domain
     choices |= {"bounds": (domain.lower, domain.upper), "columns": domain.columns}
-    choices.setdefault("noise_by", "curator")
-    plan = make_plan(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
+    plan = plan_in_process(users=len(rows), shape=domain.shape, epsilon=epsilon, delta=delta, **choices)
 
     def batches() -> Iterator[Floats]:
         for start, batch in batches_of(rows, 2 * domain.dimension):  # squares take memory of their own

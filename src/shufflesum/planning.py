@@ -33,6 +33,9 @@ Shape: TypeAlias = int | Sequence[int] | Structure
 DomainLike: TypeAlias = Domain | Sequence[str | int | bool]
 """What users hold; a list of labels stands for `Categories` of them."""
 
+DEFAULT_NOISE_BY: NoiseBy = "users"
+"""Who draws the noise of what is sent, unless a caller says so."""
+
 MechanismChoice: TypeAlias = Any
 """The name of a family of mechanisms, such as "noisy-counts", or a mechanism's `Options`."""
 
@@ -48,7 +51,7 @@ class PlanOptions(TypedDict, total=False):
     honest_fraction: float
     rounds: int
     assumed_std: float | None
-    noise_by: NoiseBy
+    noise_by: NoiseBy | None
 
 
 def plan(
@@ -66,7 +69,7 @@ def plan(
     honest_fraction: float = 1.0,
     rounds: int = 1,
     assumed_std: float | None = None,
-    noise_by: NoiseBy = "users",
+    noise_by: NoiseBy | None = None,
 ) -> Plan:
     """A plan for collecting what `domain` describes from at least `users` users under (epsilon, delta).
 
@@ -81,10 +84,12 @@ def plan(
     as accurate as a trusted curator, but leaves users no protection if shuffler and analyzer collude;
     `mechanism="randomized-response"` (the paper's) sends less and leaves them some. A mechanism's own settings are
     given as its options: `NoisyCounts.Options(digits=3)`, `RandomizedResponse.Options(coordinates=2, levels=7)`.
-    `accountant="paper"` uses the published formulas as they stand. `noise_by="curator"` is for one process that holds
-    all rows: nothing can be sent under such a plan.
+    `accountant="paper"` uses the published formulas as they stand. `noise_by` says who draws the noise: "users" (the
+    default here), the "shuffler" once for all, shuffler and analyzer each by itself ("servers"), or "curator", one
+    process that holds all rows: nothing can be sent under such a plan.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
+    noise_by = DEFAULT_NOISE_BY if noise_by is None else noise_by
     check_choice("noise_by", noise_by, get_args(NoiseBy))
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
     asked = domain_of(domain, shape, bounds, columns)
@@ -104,17 +109,39 @@ def plan(
     return planned
 
 
+def plan_in_process(**asked: Any) -> Plan:
+    """The `plan` for one process that holds all rows: it draws the noise, if a mechanism that is allowed lets it."""
+    if asked.get("noise_by") is None:
+        domain = domain_of(asked.get("domain"), asked.get("shape"), asked.get("bounds"), asked.get("columns"))
+        wanted, _ = _wanted(asked.get("mechanism"), asked.get("accountant", "exact"))
+        able = any("curator" in kind.noise_options for kind in _kinds(domain, wanted))
+        asked["noise_by"] = "curator" if able else "users"
+    return plan(**asked)
+
+
 def _candidates(domain: Domain, search: Search, mechanism: MechanismChoice | None) -> Iterator[tuple[float, Candidate]]:
     """What every mechanism offers that takes one of the domain's encodings and was not ruled out, with its error."""
     wanted, options = _wanted(mechanism, search.guarantee.accountant)
-    kinds = [kind for kind in MECHANISMS.values() if encodes(domain, kind) and wanted in (None, kind.family)]
+    kinds = _kinds(domain, wanted)
     if not kinds:
-        carried = {kind.family: None for kind in MECHANISMS.values() if encodes(domain, kind)}
+        carried = {kind.family: None for kind in _kinds(domain, None)}
         raise ParameterError(
             "impossible-combination",
             f"mechanism {wanted!r} does not carry {type(domain).__name__}; leave mechanism out, or choose "
             + " or ".join(map(repr, carried)),
         )
+    able = [kind for kind in kinds if search.noise_by in kind.noise_options]
+    if not able:
+        possible = " or ".join(
+            repr(each) for each in get_args(NoiseBy) if any(each in kind.noise_options for kind in kinds)
+        )
+        named = "its mechanisms" if wanted is None else f"mechanism {wanted!r}"
+        raise ParameterError(
+            "impossible-combination",
+            f"noise_by is {search.noise_by!r}, but for {type(domain).__name__} the noise of {named} can only be drawn "
+            f"by {possible}; choose that, or another mechanism",
+        )
+    kinds = able
     least = math.inf
     for kind in kinds:
         asked = replace(search, only=len(kinds) == 1, rival=least)
@@ -122,6 +149,11 @@ def _candidates(domain: Domain, search: Search, mechanism: MechanismChoice | Non
             error = found.mechanism.comparison_error(found.encoding, search.guarantee.users, search.assumed_std)
             least = min(least, error)
             yield error, found
+
+
+def _kinds(domain: Domain, family: str | None) -> list[type[Mechanism]]:
+    """The mechanisms of a family, or of all, that take one of the domain's encodings."""
+    return [kind for kind in MECHANISMS.values() if encodes(domain, kind) and family in (None, kind.family)]
 
 
 def _wanted(mechanism: MechanismChoice | None, accountant: Accountant) -> tuple[str | None, Any]:
@@ -192,7 +224,7 @@ def alternatives(chosen: Plan) -> list[Plan]:
     found = [
         Plan(chosen.domain.completed(one.encoding), one.mechanism, guarantee)
         for kind in MECHANISMS.values()
-        if encodes(chosen.domain, kind)
+        if encodes(chosen.domain, kind) and chosen.noise_by in kind.noise_options
         for one in kind.alternatives(encoding_for(chosen.domain, kind), search)
     ]
     return sorted(found, key=lambda one: one.reports)

@@ -25,6 +25,7 @@ from shufflesum._format import Shown, counted
 from shufflesum.cautions import ShufflesumWarning, of_columns, of_guarantee
 from shufflesum.cells import REPORT_BYTES
 from shufflesum.domains import Domain, domain_from_json
+from shufflesum.encodings import Positions
 from shufflesum.errors import MissingExtraError, ParameterError, PlanError, ShufflesumError
 from shufflesum.mechanisms import MECHANISMS, mechanism_from_json, mechanism_to_json
 from shufflesum.mechanisms.mechanism import ExpectedError, Mechanism, NoiseBy
@@ -80,6 +81,12 @@ class Plan:
         encoding = self.encoding
         self.domain.check_complete()
         self.mechanism.check(encoding)
+        if self.noise_by != "users" and self.honest_fraction != 1:
+            raise ParameterError(
+                "impossible-combination",
+                f"honest_fraction is {self.honest_fraction}, but with noise by {self.noise_by!r} it means nothing: the "
+                "guarantee counts on no user; leave it out, or plan with noise_by='users'",
+            )
 
     def __str__(self) -> str:
         """Who sends what, what is guaranteed, what error to expect: the same as a notebook shows."""
@@ -123,8 +130,13 @@ class Plan:
 
     @property
     def users(self) -> int:
-        """The smallest batch that may be released."""
+        """The users that were planned for; the smallest batch that may be released where users draw the noise."""
         return self.guarantee.users
+
+    @property
+    def smallest_batch(self) -> int:
+        """The fewest users of whom anything may be released: 1 where no user's noise is counted on."""
+        return self.users if self.noise_by == "users" else 1
 
     @property
     def honest_users(self) -> int:
@@ -166,6 +178,11 @@ class Plan:
         return encoding_for(domain, type(self.mechanism))
 
     @cached_property
+    def positions(self) -> Positions | None:
+        """Where each of a user's reports goes if servers, or one process, draw the noise of cells; None if users do."""
+        return self.mechanism.positions(self.encoding)
+
+    @cached_property
     def cells(self) -> int:
         """How many different reports there are, blanks not counted."""
         return self.mechanism.cells(self.encoding)
@@ -196,7 +213,7 @@ class Plan:
     @property
     def least_reports(self) -> int:
         """The reports without which nothing is released."""
-        return self.users * self.reports
+        return self.smallest_batch * self.reports
 
     @property
     def privacy(self) -> PrivacyAccountant:
@@ -466,7 +483,7 @@ def _canonical(parameters: dict[str, Any]) -> str:
 def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:
     """The encoding of a domain, of the type `mechanism.accepts`; a mechanism that takes none of them is refused."""
     for encoding in domain.encodings():
-        if isinstance(encoding, mechanism.accepts):
+        if mechanism.takes(encoding):
             return encoding
     carried = ", ".join(kind.family for kind in MECHANISMS.values() if encodes(domain, kind))
     raise ParameterError(
@@ -476,7 +493,7 @@ def encoding_for(domain: Domain, mechanism: type[Mechanism]) -> Any:
 
 def encodes(domain: Domain, mechanism: type[Mechanism]) -> bool:
     """Whether a mechanism takes one of the domain's encodings."""
-    return any(isinstance(encoding, mechanism.accepts) for encoding in domain.encodings())
+    return any(mechanism.takes(encoding) for encoding in domain.encodings())
 
 
 def _finite_or_none(value: float | None) -> float | None:

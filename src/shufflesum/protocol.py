@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 
 from shufflesum._checks import OnlyOnce
 from shufflesum._compiled import can_compile, uncompiled
+from shufflesum.cells import BLANK
 from shufflesum.domains import Missing, Prepared
+from shufflesum.encodings import Positions
 from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.estimate import AnyEstimate, BaseEstimate
 from shufflesum.plans import Plan, check_plan, check_unaltered
@@ -112,20 +115,72 @@ class UnverifiedRandomizer(Randomizer):
 _BLOCK = 1 << 16  # words drawn at a time: 256 KiB, within a core's cache
 
 
-def shuffle(reports: Reports, *, source: RandomSource | None = None) -> Reports:
-    """The same reports in a uniformly random order.
+def shuffle(reports: Reports, *, plan: Plan | None = None, source: RandomSource | None = None) -> Reports:
+    """The same reports in a uniformly random order, with the shuffler's noise where the plan says that it draws it.
 
     Single reports are permuted, never a user's reports as a group: the privacy proof needs them unlinked. Whoever runs
-    a shuffler hands on nothing before a batch holds the reports of `plan.users` users; this function only permutes.
+    a shuffler hands on nothing before a batch holds the reports of `plan.smallest_batch` users. Where servers draw the
+    noise the `plan` must be given: each position gets the shuffler's dummy reports, is filled up with blanks where
+    reports may be blank, and has a permutation of its own.
     """
     if not isinstance(reports, Reports):
         raise ReportsError(
             "wrong-type", f"reports from Randomizer.randomize are expected, not {type(reports).__name__}"
         )
+    if reports.by_position is not None:
+        raise ReportsError("wrong-stage", "these reports were shuffled before, and have the shuffler's noise in them")
     _check_count(len(reports))
+    drawn = source or SecureSource()
+    if plan is not None:
+        check_plan(plan)
+        plan.check_sending()
+        if reports.plan_id != plan.id:
+            raise ReportsError(
+                "plan-mismatch", f"these reports belong to plan {reports.plan_id[:12]}, not {plan.id[:12]}"
+            )
+        if plan.positions is not None:
+            return _with_noise(reports, plan, plan.positions, drawn)
     cells = reports.cells.copy()
-    _shuffle(cells, source or SecureSource())
+    _shuffle(cells, drawn)
     return replace(reports, cells=cells)
+
+
+def _with_noise(reports: Reports, plan: Plan, positions: Positions, source: RandomSource) -> Reports:
+    """Position after position, each with the shuffler's reports, in an order of its own."""
+    users, left = divmod(len(reports), positions.each)
+    if left:
+        raise ReportsError("not-whole", f"{len(reports)} reports are not {positions.each} from each of some users")
+    added = added_reports(plan, plan.mechanism.draw(plan.encoding, source))
+    sent = reports.cells.reshape(users, positions.each)
+    sizes = users * positions.reports + np.array([len(each) for each in added])
+    _check_count(int(sizes.sum()))
+    cells = np.empty(int(sizes.sum()), dtype=np.uint32)
+    done = column = 0
+    for size, each, own in zip(sizes.tolist(), added, positions.reports.tolist(), strict=True):
+        here = cells[done : done + size]
+        here[: users * own] = sent[:, column : column + own].reshape(-1)
+        here[users * own :] = each
+        _shuffle(here, source)
+        done, column = done + size, column + own
+    return replace(reports, cells=cells, by_position=tuple(sizes.tolist()), users=users)
+
+
+def added_reports(plan: Plan, draw: NDArray[np.int64]) -> list[NDArray[np.uint32]]:
+    """What a shuffler adds to each position: as many dummy reports of each cell as were drawn, and blanks.
+
+    Where reports may be blank it fills up with blanks to the largest number of dummy reports that it could have drawn:
+    else the number of blanks would say how many users sent none.
+    """
+    positions = plan.positions
+    assert positions is not None, "users draw the noise"
+    cells = np.repeat(np.arange(positions.cells, dtype=np.uint32), draw)
+    ends = np.concatenate([[0], np.cumsum(draw)])[positions.first]
+    most = np.concatenate([[0], np.cumsum(plan.mechanism.most_drawn(plan.encoding))])[positions.first]
+    dummies = [cells[start:stop] for start, stop in pairwise(ends.tolist())]
+    return [
+        np.concatenate([here, np.full(room - len(here), BLANK, dtype=np.uint32)]) if blank else here
+        for here, room, blank in zip(dummies, np.diff(most).tolist(), positions.blank.tolist(), strict=True)
+    ]
 
 
 def permutation(count: int, source: RandomSource) -> NDArray[np.uint32]:
@@ -157,8 +212,8 @@ class Analyzer(OnlyOnce):
     released below the plan's smallest batch, nor where reports contradict the plan's honest users.
     """
 
-    def __init__(self, plan: Plan, *, round_number: int = 1) -> None:
-        self._counts = Counts(plan, round_number)
+    def __init__(self, plan: Plan, *, round_number: int = 1, source: RandomSource | None = None) -> None:
+        self._counts = Counts(plan, round_number, source=source)
         plan.check_sending()
         self.plan = plan
         self._process = os.getpid()
@@ -237,7 +292,8 @@ class Tally(_RowReader, OnlyOnce):
         check_plan(plan)
         super().__init__(plan, round_number, clip, missing)
         self.users = 0
-        self._tally = plan.mechanism.tally(plan.encoding_of(self._domain), source or SecureSource())
+        self._source = source or SecureSource()
+        self._tally = plan.mechanism.tally(plan.encoding_of(self._domain), self._source)
         self._table = np.zeros(plan.cells, dtype=np.int64)
         self._process = os.getpid()
         self._closed = False
@@ -271,7 +327,10 @@ class Tally(_RowReader, OnlyOnce):
         """
         self._refuse_if_closed()
         self._closed = True
-        counts = Counts(self.plan, self.round_number)
+        counts = Counts(self.plan, self.round_number, source=self._source)
+        if self.plan.positions is not None:
+            counts.add_table(self._table + self._tally.noise(self.users), self.users)
+            return counts
         counts.table += self._table + self._tally.noise(self.users)
         counts.blanks = self.users * self.plan.reports - counts.accepted
         if counts.blanks < 0:  # seen from the noisy table alone, so that it reveals nothing more
@@ -297,5 +356,5 @@ def check_rows(plan: Plan, arrays: Any, *, first_row: int = 0, clip: bool = Fals
 
 def _rows_at_once(plan: Plan) -> int:
     """More reports than values are never made here, values are only rounded: that takes a fourth of the memory."""
-    reports, entries = plan.reports, plan.domain.entries
+    reports, entries = 1 if plan.positions is not None else plan.reports, plan.domain.entries
     return rows_at_once(plan, reports if reports <= entries else max(1, entries // 4))

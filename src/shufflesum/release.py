@@ -39,7 +39,12 @@ def release(
     """
     plan = counts.plan
     check_plan(plan)
-    if counts.users < plan.users:
+    if plan.positions is not None:
+        if counts.users < 1:
+            raise ReportsError("too-few-users", "there are no users; collect reports of at least one")
+        if (wrong := counts.missing()) is not None:
+            raise ReportsError("not-whole", f"{wrong}; give the whole batch, every report once")
+    elif counts.users < plan.users:
         raise ReportsError(
             "too-few-users",
             f"{counts.received} reports were received ({counts.rejected} rejected), but this plan releases nothing "

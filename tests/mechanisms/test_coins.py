@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from shufflesum.mechanisms.frequencies import Coins, binomial_ends, held_ends, unlikely
+from shufflesum.mechanisms.frequencies import Coins, ends_of, held_ends, unlikely
 
 PAIRS: list[tuple[Coins, Coins]] = [
     ((30, 0.2), (12, 0.5)),
@@ -43,7 +43,7 @@ def test_what_cannot_be_is_unlikely_and_what_must_be_is_not() -> None:
 
 @pytest.mark.parametrize(("trials", "p"), [(50, 0.3), (1000, 0.001), (0, 0.5), (20, 0.0)])
 def test_ends_of_one_binomial_are_its_quantiles(trials: int, p: float) -> None:
-    low, high = binomial_ends(trials, p, 0.05)
+    low, high = ends_of((trials, p), 0.05)
     assert low == binom.ppf(0.05, trials, p) or binom.cdf(low, trials, p) == pytest.approx(0.05)
     assert high == binom.isf(0.05, trials, p)
 
@@ -68,4 +68,4 @@ def test_rounding_counts_against_us(monkeypatch: pytest.MonkeyPatch) -> None:
         found, _ = unlikely(one, other, heads, exact * 1.22)
         assert found or exact > 0.9
         assert not unlikely(one, other, heads, exact * 1.2)[0]
-    assert binomial_ends(50, 0.3, 0.05)[0] <= binom.ppf(0.05 / 1.1, 50, 0.3)
+    assert ends_of((50, 0.3), 0.05)[0] <= binom.ppf(0.05 / 1.1, 50, 0.3)

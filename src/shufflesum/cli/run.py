@@ -27,7 +27,7 @@ from shufflesum.domains.options import bin_edges
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import tail_of
 from shufflesum.moments import Moments, Squares, quiet_squares
-from shufflesum.planning import plan as make_plan
+from shufflesum.planning import plan_in_process
 from shufflesum.plans import Plan
 from shufflesum.rounds import RoundCounter
 from shufflesum.tables.paths import PathOrUrl
@@ -179,7 +179,7 @@ def _plan_for(
     _check_target(given)
     named = tabled.named_columns(table)
     if chosen is None:
-        return make_plan(users=table.rows, shape=table.shape, columns=named, noise_by="curator", **given)
+        return plan_in_process(users=table.rows, shape=table.shape, columns=named, **given)
     if chosen[0].column_help is None:
         domain = held.domain(chosen[0], None, Arrays(table.shape))
     else:
@@ -187,7 +187,7 @@ def _plan_for(
         column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
         domain = held.domain(chosen[0], column, numbers)
     check_shape(file, table.shape, domain)
-    return make_plan(users=table.rows, domain=domain, noise_by="curator", **given)
+    return plan_in_process(users=table.rows, domain=domain, **given)
 
 
 def _run_variance(
@@ -209,12 +209,11 @@ def _run_variance(
         bounds = given.pop("bounds", None)
         squares = Squares(Arrays(table.shape, bounds or DEFAULT_BOUNDS, tabled.named_columns(table)))
         domain = squares.domain
-        plan = make_plan(
+        plan = plan_in_process(
             users=table.rows,
             shape=domain.shape,
             bounds=(domain.lower, domain.upper),
             columns=domain.columns,
-            noise_by="curator",
             **given,
         )
         rows = partial(squares.rows, clip=clip, missing=missing)
@@ -281,7 +280,6 @@ def bounds_command(
             delta=delta,
             share=share,
             bins=None if bins is None else bin_edges(bins),
-            noise_by="curator",
             **given,
         )
         begin = budget.round_of(plans.first)

@@ -119,12 +119,12 @@ def named_columns(table: DataSource) -> tuple[str, ...] | None:
 
 def check_table(file: PathOrUrl, table: DataSource, plan: Plan) -> None:
     """Refuse a file with too few rows for a plan, or with rows of another shape."""
-    if table.rows < plan.users:
+    if table.rows < plan.smallest_batch:
         left = "" if table.left_out is None else " without missing values"
         raise DataError(
             "too-few-users",
-            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.users} users; add rows, or give "
-            "a --plan for fewer users",
+            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.smallest_batch} users; add rows, or "
+            "give a --plan for fewer users",
         )
     readers.check_shape(file, table.shape, plan.domain)
 

@@ -371,7 +371,7 @@ class Binned:
         fewest, most = (q, q) if target == "population" else self._holders(q)
 
         def unlikely_below(edge: int, held: float) -> tuple[bool, bool]:
-            return unlikely(*found.coins(edge, held, target), int(reports[edge - 1]), tail)
+            return unlikely(*found.laws(edge, held, target), int(reports[edge - 1]), tail)
 
         low, high = 0, self.bins
         while low + 1 < self.bins and unlikely_below(low + 1, fewest)[0]:

@@ -5,6 +5,7 @@ A small tagged union. `mechanism.py` says what each member answers; each has a f
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +15,7 @@ from shufflesum.errors import PlanError
 from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import NoisySlots
+from shufflesum.mechanisms.noisy_table import NoisyTable
 from shufflesum.mechanisms.one_bit import OneBit
 from shufflesum.mechanisms.randomized_response import RandomizedResponse
 
@@ -21,6 +23,7 @@ __all__ = [
     "MECHANISMS",
     "NoisyCounts",
     "NoisySlots",
+    "NoisyTable",
     "OneBit",
     "RandomizedResponse",
     "mechanism_from_json",
@@ -38,13 +41,16 @@ def register(mechanism: type[Mechanism]) -> type[Mechanism]:
     return mechanism
 
 
-for _mechanism in (NoisyCounts, NoisySlots, RandomizedResponse, OneBit):
+for _mechanism in (NoisyTable, NoisyCounts, NoisySlots, RandomizedResponse, OneBit):
     register(_mechanism)
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
     """The mechanism's kind and parameters as plain values."""
-    return {"kind": mechanism.kind, **{name: getattr(mechanism, name) for name in _names(type(mechanism))}}
+    return {
+        "kind": mechanism.kind,
+        **{name: msgspec.to_builtins(getattr(mechanism, name)) for name in _names(type(mechanism))},
+    }
 
 
 def mechanism_from_json(value: object) -> Mechanism:
@@ -57,9 +63,14 @@ def mechanism_from_json(value: object) -> Mechanism:
                     "malformed", f"the mechanism {kind!r} has {', '.join(names)}, not {', '.join(map(str, parameters))}"
                 )
             try:
-                return msgspec.convert(parameters, MECHANISMS[kind])
+                mechanism = msgspec.convert(parameters, MECHANISMS[kind])
             except msgspec.ValidationError as error:
                 raise PlanError("malformed", f"the plan's mechanism is not valid: {error}") from error
+            if json.loads(json.dumps(mechanism_to_json(mechanism))) != json.loads(
+                json.dumps(value)
+            ):  # parts of parameters that nobody reads
+                raise PlanError("malformed", f"the plan's mechanism {kind!r} has parts that mean nothing")
+            return mechanism
     known = ", ".join(f'{{"kind": "{kind}", ...}}' for kind in MECHANISMS)
     raise PlanError("malformed", f"a mechanism must be {known}, not {str(value)[:80]}")
 

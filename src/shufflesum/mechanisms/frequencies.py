@@ -1,8 +1,7 @@
-"""Counts with public binomial noise as frequencies, and the errors of their sums, whatever the mechanism.
+"""Counts with public noise as frequencies, and the errors of their sums, whatever the mechanism.
 
-A count Y is the number of users who hold a label and N ~ Binomial(trials, probability) dummy reports: that many users
-are Y - trials x probability without bias, and with exact tails between Y and the ends of N's distribution
-(docs/accuracy.md).
+A count Y is the number of users who hold a label and the noise N of its cell: that many users are Y less the mean of N
+without bias, and with exact tails between Y and the ends of N's distribution (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,7 @@ Coins: TypeAlias = tuple[int, float]
 """How many are tossed, and with which chance each shows heads."""
 
 
-class _Distribution(NamedTuple):
+class Window(NamedTuple):
     """Chances of the counts from `lowest` on, none too small, and a bound on the chance of all others together."""
 
     lowest: int
@@ -61,21 +60,35 @@ class _Distribution(NamedTuple):
     outside: float
 
 
-def binomial_ends(trials: int, probability: float, tail: float) -> tuple[int, int]:
-    """Counts (low, high) below and above which Binomial(trials, probability) lies with at most this chance, each."""
-    lowest, chances, outside = _distribution((trials, probability), tail)
+class CountLaw(Protocol):
+    """The distribution of a whole number that is no number of coins."""
+
+    @property
+    def variance(self) -> float:
+        """Its variance."""
+
+    def window(self, tail: float) -> Window:
+        """Where all of it lies, but for a small part of this chance."""
+
+
+Law: TypeAlias = Coins | CountLaw
+
+
+def ends_of(law: Law, tail: float) -> tuple[int, int]:
+    """Counts (low, high) below and above which it lies with at most this chance, each."""
+    lowest, chances, outside = _window(law, tail)
     # what the window leaves out counts on both sides
     low = int(np.searchsorted(np.cumsum(chances) + outside, tail, side="right"))
     high = int(np.searchsorted(np.cumsum(chances[::-1]) + outside, tail, side="right"))
     return lowest + low, lowest + len(chances) - 1 - high
 
 
-def unlikely(one: Coins, other: Coins, heads: int, tail: float) -> tuple[bool, bool]:
-    """Whether so few heads of all these coins, or fewer, have no more than this chance; whether so many, or more.
+def unlikely(one: Law, other: Law, heads: int, tail: float) -> tuple[bool, bool]:
+    """Whether so few heads of both together, or fewer, have no more than this chance; whether so many, or more.
 
     The chance of A + B <= heads is the sum of P[A = a] P[B <= heads - a] over a.
     """
-    first, second = (_distribution(coins, tail) for coins in sorted((one, other), key=_variance))
+    first, second = (_window(law, tail) for law in sorted((one, other), key=_variance))
     last = len(second.chances) - 1
     fewest, most = (np.cumsum(chances) + second.outside for chances in (second.chances, second.chances[::-1]))
     at = heads - first.lowest - second.lowest - np.arange(len(first.chances))
@@ -98,16 +111,17 @@ def held_ends(coins: Callable[[int], tuple[Coins, Coins]], users: int, heads: in
 def rare_beyond(
     counts: NDArray[np.int64],
     means: _Floats,
-    coins: int,
     cumulants: Callable[[_Floats], tuple[_Floats, _Floats, _Floats]],
+    chance: Callable[[_Floats, _Floats, float], _Floats],
     tail: float,
     sign: float,
+    excess: float = 0.0,
 ) -> _Floats:
     """By bisection, away from each estimate: the frequency from which on the count seen has less than this chance.
 
-    `cumulants` has the mean, variance and third cumulant of a count at each frequency. The count is the sum of so many
-    independent coins, nearly normal up to its skewness where its variance allows, and else bounded as any such sum is
-    (Chernoff).
+    `cumulants` has the mean, variance and third cumulant of a count at each frequency, `excess` bounds the fourth. The
+    count is nearly normal up to skewness and excess where its variance allows; else `chance` bounds it, at frequencies
+    and the means there, as a logarithm.
     """
     z = quantile(tail)
     inside, outside = np.clip(means, 0.0, 1.0), np.full(len(counts), 0.0 if sign < 0 else 1.0)
@@ -116,51 +130,156 @@ def rare_beyond(
         expected, variance, third = cumulants(middle)
         distance = sign * (expected - counts) - 0.5  # a count stands for half a report to either side
         # skewed towards the count seen, far ones are likelier
-        skewed = z * np.sqrt(variance) + np.maximum(-sign * third / np.maximum(variance, 1e-300), 0) * (z**2 - 1) / 6
-        bound = _chernoff(counts / coins, expected / coins, sign)
-        rare = np.where(variance >= _NEARLY_NORMAL, distance > skewed, coins * bound < math.log(tail))
+        least = np.maximum(variance, 1e-300)
+        skewed = z * np.sqrt(variance) + np.maximum(-sign * third / least, 0) * (z**2 - 1) / 6
+        skewed += max(z**3 - 3 * z, 0.0) * excess / 24 / least / np.sqrt(least)
+        bound = chance(middle, expected, sign)
+        rare = np.where(variance >= _NEARLY_NORMAL, distance > skewed, bound < math.log(tail))
         inside, outside = np.where(rare, inside, middle), np.where(rare, middle, outside)
     return np.where(sign * (outside - means) > 0, outside, means)
 
 
-def _chernoff(seen: _Floats, mean: _Floats, sign: float) -> _Floats:
-    """The logarithm of a bound on the chance of a count as far from its mean, for each coin: a relative entropy."""
-    mean = np.clip(mean, 1e-300, 1 - 1e-16)
+def chance_of_coins(counts: NDArray[np.int64], coins: int, mean: _Floats, sign: float) -> _Floats:
+    """The logarithm of a bound on the chance of counts as far from their means (Chernoff): coins x relative entropy."""
+    seen, mean = counts / coins, np.clip(mean / coins, 1e-300, 1 - 1e-16)
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = np.where(seen > 0, seen * np.log(seen / mean), 0.0)
         entropy += np.where(seen < 1, (1 - seen) * np.log((1 - seen) / (1 - mean)), 0.0)
-    return np.where(sign * (mean - seen) > 0, -np.maximum(entropy, 0), 0.0)
+    return np.where(sign * (mean - seen) > 0, -coins * np.maximum(entropy, 0), 0.0)
 
 
-def _variance(coins: Coins) -> float:
-    return coins[0] * coins[1] * (1 - coins[1])
+def _variance(law: Law) -> float:
+    return law[0] * law[1] * (1 - law[1]) if isinstance(law, tuple) else law.variance
 
 
-def _distribution(coins: Coins, tail: float) -> _Distribution:
-    trials, probability = coins
-    if _variance(coins) == 0:
-        return _Distribution(round(trials * probability), np.ones(1), 0.0)
+def _window(law: Law, tail: float) -> Window:
+    if not isinstance(law, tuple):
+        return law.window(tail)
+    trials, probability = law
+    if _variance(law) == 0:
+        return Window(round(trials * probability), np.ones(1), 0.0)
     odds = probability / (1 - probability)
     lowest, terms, total, outside = binomial_window(trials, probability, odds, 1e-3 * max(tail, 1e-290))
     raised = (1.0 + slack(len(terms))) / total  # by what rounding, here and in sums, may take away
-    return _Distribution(lowest, raised * terms, raised * outside)
+    return Window(lowest, raised * terms, raised * outside)
+
+
+class CountNoise(Protocol):
+    """The public noise of the cells of a table."""
+
+    @property
+    def mean(self) -> float:
+        """Of one cell."""
+
+    @property
+    def variance(self) -> float:
+        """Of one cell."""
+
+    @property
+    def third(self) -> float:
+        """The third cumulant of one cell."""
+
+    @property
+    def fourth(self) -> float:
+        """The fourth cumulant of one cell, or 0 where it is small beside the squared variance."""
+
+    def law(self, cells: int) -> Law:
+        """Of several cells together."""
+
+    def variance_of(self, weights: Floats) -> float:
+        """Of the weighted sum over all cells."""
+
+    def ends_of_sum(self, weights: Floats, counts: CountTable, tail: float) -> tuple[float, float] | None:
+        """Exact ends of what is left of a weighted sum of counts, where they are known; else None."""
+
+    def reach(self, weights: Floats, users_variance: float, report: float, tail: float) -> float:
+        """How far a weighted sum is off with probability `tail` at most, on either side.
+
+        `users_variance` is what users bring, each of whom moves the sum by at most `report`.
+        """
+
+    def chance(self, counts: CountTable, users: int, frequency: Floats, mean: Floats, sign: float) -> Floats:
+        """The logarithm of a bound on the chance of counts as far from their means, at these frequencies of labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinomialNoise:
+    """Binomial(trials, probability) dummy reports in each cell.
+
+    `in_all` says that `trials` were made in all, each in one of the cells, and not so many for each cell.
+    """
+
+    trials: int
+    probability: float
+    in_all: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Of one cell."""
+        return self.trials * self.probability
+
+    @property
+    def variance(self) -> float:
+        """Of one cell."""
+        return self.trials * self.probability * (1 - self.probability)
+
+    @property
+    def third(self) -> float:
+        """The third cumulant of one cell."""
+        return self.variance * (1 - 2 * self.probability)
+
+    @property
+    def fourth(self) -> float:
+        """Small beside the squared variance, which `rare_beyond` takes for nearly normal only where it is large."""
+        return 0.0
+
+    def law(self, cells: int) -> Coins:
+        """Of several cells together."""
+        return (self.trials, cells * self.probability) if self.in_all else (cells * self.trials, self.probability)
+
+    def variance_of(self, weights: Floats) -> float:
+        """What is said of all cells together is exact where so many reports were made in all."""
+        apart = self._apart(weights)
+        return float(apart @ apart) * (self.mean if self.in_all else self.variance)
+
+    def ends_of_sum(self, weights: Floats, counts: CountTable, tail: float) -> tuple[float, float] | None:
+        """Of a count over several cells."""
+        counted = np.flatnonzero(weights)
+        weight = float(weights[counted[0]]) if len(counted) else 0.0
+        if not 0 < len(counted) < len(weights) or not (weights[counted] == weight).all():
+            return None
+        reports = int(counts[counted].sum())
+        low, high = sorted(weight * (reports - end) for end in ends_of(self.law(len(counted)), tail))
+        return low, high
+
+    def reach(self, weights: Floats, users_variance: float, report: float, tail: float) -> float:
+        """Nearly normal."""
+        report = max(report, float(np.abs(self._apart(weights)).max()))
+        return reach(self.variance_of(weights) + users_variance, report, tail)
+
+    def chance(self, counts: CountTable, users: int, frequency: Floats, mean: Floats, sign: float) -> Floats:
+        """Users and dummy reports are coins."""
+        return chance_of_coins(counts, users + self.trials, mean, sign)
+
+    def _apart(self, weights: Floats) -> Floats:
+        apart: Floats = weights - weights.mean() if self.in_all else weights
+        return apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frequencies:
-    """How many of the users hold each label, as a part of them; `trials` and `probability` are of a cell's noise."""
+    """How many of the users hold each label, as a part of them."""
 
     table: CountTable
     users: int
-    trials: int
-    probability: float
-    in_all: bool = False
-    """Whether `trials` dummy reports were made in all, each in one of the cells, and not so many for each cell."""
+    noise: CountNoise
+    one_each: bool = False
+    """Whether each user holds exactly one."""
 
     @property
     def mean(self) -> Floats:
         """Unbiased frequencies; single ones may be negative, or above 1."""
-        mean: Floats = (self.table - self.trials * self.probability) / self.users
+        mean: Floats = (self.table - self.noise.mean) / self.users
         return mean
 
     @property
@@ -178,76 +297,66 @@ class Frequencies:
         Of a population, also all frequencies at which users drawn from it and noise bring such a count often enough.
         """
         check_choice("target", target, ("users", "population"))
-        low, high = binomial_ends(self.trials, self.probability, tail)
+        low, high = ends_of(self.noise.law(1), tail)
         lower, upper = (self.table - high) / self.users, (self.table - low) / self.users
         if target == "users":
             return lower, upper
-        noise, p = self._noise * self.users**2, self.probability
+        noise, users = self.noise, self.users
 
         def cumulants(frequency: Floats) -> tuple[Floats, Floats, Floats]:
-            drawn = self.users * frequency * (1 - frequency)
-            third = drawn * (1 - 2 * frequency) + noise * (1 - 2 * p)
-            return self.users * frequency + self.trials * p, drawn + noise, third
+            drawn = users * frequency * (1 - frequency)
+            third = drawn * (1 - 2 * frequency) + noise.third
+            return users * frequency + noise.mean, drawn + noise.variance, third
 
-        coins = self.users + self.trials
+        def chance(frequency: Floats, mean: Floats, sign: float) -> Floats:
+            return noise.chance(self.table, users, frequency, mean, sign)
+
         far_below, far_above = (
-            rare_beyond(self.table, self.mean, coins, cumulants, tail, sign) for sign in (-1.0, 1.0)
+            rare_beyond(self.table, self.mean, cumulants, chance, tail, sign, noise.fourth) for sign in (-1.0, 1.0)
         )
         return np.minimum(lower, far_below), np.maximum(upper, far_above)
 
     def combine(self, weights: Floats, tail: float, target: Target) -> Combined:
-        """Noise is independent from cell to cell, or else a known number of reports, each in a uniform cell.
-
-        Then what is said of all cells together is exact, and only how weights differ from their mean matters.
-        The ends of a count over several labels are exact; otherwise, and for populations, nearly normal.
-        """
+        """The ends of a count over several labels are exact; otherwise, and for populations, nearly normal."""
         check_choice("target", target, ("users", "population"))
         value, users = float(weights @ self.mean), self.users
-        apart = weights - weights.mean() if self.in_all else weights
-        each = self.trials * self.probability * (1.0 if self.in_all else 1 - self.probability)
-        variance = float(apart @ apart) * each / users**2
-        counted = np.flatnonzero(weights)
-        weight = float(weights[counted[0]]) if len(counted) else 0.0
-        if target == "users" and len(counted) < len(weights) and len(counted) and (weights[counted] == weight).all():
-            reports = int(self.table[counted].sum())
-            noise = binomial_ends(*self._noise_in(len(counted)), tail)
-            return Combined(value, variance, *sorted(weight * (reports - end) / users for end in noise))
-        report = float(np.abs(apart).max())
-        if target == "population":
-            variance += self._sampling_variance_of(weights, value, variance)
-            report = max(report, float(np.ptp(weights)) if self.in_all else float(np.abs(weights).sum()))
-        off = reach(variance, report / users, tail)
-        return Combined(value, variance, value - off, value + off)
+        variance = self.noise.variance_of(weights) / users**2
+        if target == "users":
+            ends = self.noise.ends_of_sum(weights, self.table, tail)
+            if ends is not None:
+                return Combined(value, variance, ends[0] / users, ends[1] / users)
+            off = self.noise.reach(weights, 0.0, 0.0, tail) / users
+            return Combined(value, variance, value - off, value + off)
+        sampled = self._sampling_variance_of(weights, value)
+        report = float(np.ptp(weights)) if self.one_each else float(np.abs(weights).sum())
+        off = self.noise.reach(weights, sampled * users**2, report, tail) / users
+        return Combined(value, variance + sampled, value - off, value + off)
 
-    def coins(self, cells: int, held: float, target: Target) -> tuple[Coins, Coins]:
+    def laws(self, cells: int, held: float, target: Target) -> tuple[Law, Law]:
         """What makes the count of several cells, where this part of the users, or of a population, hold their labels.
 
         One label of each user; of a population, users are drawn independently.
         """
         own = (round(held * self.users), 1.0) if target == "users" else (self.users, held)
-        return own, self._noise_in(cells)
+        return own, self.noise.law(cells)
 
-    def _noise_in(self, cells: int) -> Coins:
-        """The noise of several cells together."""
-        return (self.trials, cells * self.probability) if self.in_all else (cells * self.trials, self.probability)
-
-    def _sampling_variance_of(self, weights: Floats, value: float, noise: float) -> float:
+    def _sampling_variance_of(self, weights: Floats, value: float) -> float:
         """What drawing users from a population adds.
 
-        With one label of each user (`in_all`) users' weights vary by the mean of (w - value)^2 at most, which is
-        estimated as any mean, and taken two deviations above. Several labels may be held together in any way.
+        With one label of each user users' weights vary by the mean of (w - value)^2 at most, which is estimated as any
+        mean, and taken two deviations above. Several labels may be held together in any way.
         """
-        if not self.in_all:
+        if not self.one_each:
             return float(np.abs(weights) @ np.sqrt(self._sampling_variance("population"))) ** 2
         squares, most = (weights - value) ** 2, float(np.ptp(weights)) ** 2
         mean = max(float(squares @ self.mean), 0.0)
-        noisy = math.sqrt(float(np.var(squares)) * self.trials) / self.users
+        noisy = math.sqrt(self.noise.variance_of(squares)) / self.users
         sampled = math.sqrt(most * mean / self.users) + most / self.users
         return min(mean + 2 * (noisy + sampled), most / 4) / self.users
 
     @property
     def _noise(self) -> float:
-        return self.trials * self.probability * (1 - self.probability) / self.users**2
+        return self.noise.variance / self.users**2
 
     def _sampling_variance(self, target: Target) -> Floats:
         """f (1 - f)/users among so many users of a population, for the f within two deviations that makes it most."""

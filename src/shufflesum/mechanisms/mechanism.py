@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.encodings import Encoding
+from shufflesum.encodings import Encoding, Positions
 from shufflesum.errors import ParameterError
 from shufflesum.privacy import Guarantee, PrivacyAccountant
 from shufflesum.randomness import RandomSource
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 CountTable = NDArray[np.int64]
 Target = Literal["users", "population"]
-NoiseBy = Literal["users", "curator"]
-"""Who draws the noise: each user for their own reports, or one process that holds all rows."""
+NoiseBy = Literal["users", "shuffler", "servers", "curator"]
+"""Who draws the noise.
+
+Each user for their own reports; the shuffler once for all; shuffler and analyzer, each by itself; or one process that
+holds all rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +161,15 @@ class Mechanism(ABC):
     kind: ClassVar[str]
     family: ClassVar[str]
     """What people choose it by; the encoding says which member of a family is meant."""
-    accepts: ClassVar[type[Encoding]]
-    """The kind of encoding that it takes."""
+    accepts: ClassVar[type[Encoding] | tuple[type[Encoding], ...]]
+    """The kinds of encoding that it takes."""
+    noise_options: ClassVar[tuple[NoiseBy, ...]] = ("users",)
+    """Who can draw its noise."""
+
+    @classmethod
+    def takes(cls, encoding: Encoding) -> bool:
+        """Whether it takes this encoding."""
+        return isinstance(encoding, cls.accepts)
 
     @property
     def noise_by(self) -> NoiseBy:
@@ -168,6 +179,18 @@ class Mechanism(ABC):
     @abstractmethod
     def check(self, encoding: Any) -> None:
         """Refuse an encoding that this mechanism, or the report format, cannot carry."""
+
+    def positions(self, encoding: Any) -> Positions | None:
+        """Where each of a user's reports goes if servers, or one process, draw the noise of cells; None if users do."""
+        return None
+
+    def draw(self, encoding: Any, source: RandomSource) -> CountTable:
+        """One independent draw for each cell, where servers or one process draw it."""
+        raise ParameterError("impossible-combination", f"under mechanism {self.kind!r} users draw the noise")
+
+    def most_drawn(self, encoding: Any) -> CountTable:
+        """The largest that each cell's draw can be."""
+        raise ParameterError("impossible-combination", f"under mechanism {self.kind!r} users draw the noise")
 
     @abstractmethod
     def cells(self, encoding: Any) -> int:

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_number, check_size
-from shufflesum._compiled import kernel
-from shufflesum.cells import BLANK, MOST_CELLS
+from shufflesum.cells import BLANK, MOST_CELLS, count_cells
 from shufflesum.encodings import Encoding, OneHot, OwnCells
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
-from shufflesum.mechanisms.frequencies import Frequencies
+from shufflesum.mechanisms.frequencies import BinomialNoise, Frequencies
 from shufflesum.mechanisms.mechanism import Candidate, CountTable, ExpectedError, Floats, Mechanism, Search
 from shufflesum.privacy import Guarantee, NoisySlotsAccountant
 from shufflesum.privacy.engine.laws import binomial_window
@@ -125,7 +124,8 @@ class NoisySlots(Mechanism):
 
     def decode(self, encoding: OneHot, table: CountTable, users: int) -> Frequencies:
         """Frequencies of labels, or of the buckets of all functions: in each the same noise, and in all they are 1."""
-        return Frequencies(table, users, surplus_reports(table, users), 1 / len(table), in_all=True)
+        noise = BinomialNoise(surplus_reports(table, users), 1 / len(table), in_all=True)
+        return Frequencies(table, users, noise, one_each=True)
 
     def expected_error(self, encoding: OneHot, users: int, assumed_std: float | None = None) -> ExpectedError:
         """Squared error of the frequencies, summed over labels: noise alone, and public.
@@ -206,7 +206,7 @@ class NoisySlotsTally:
         """Count the users' own cells."""
         own = block.draw(self._source)
         cells = own if own.dtype in (np.uint32, np.int64) else own.astype(np.int64)
-        if _count(cells, table):
+        if count_cells(cells, table):
             block.refuse(cells)
 
     def noise(self, users: int) -> CountTable:
@@ -215,18 +215,6 @@ class NoisySlotsTally:
         (reports,) = binomials(self._source, users * self._mechanism.slots, self._mechanism.chance, 1)
         add_uniform(self._source, int(reports), noise)
         return noise
-
-
-@kernel
-def _count(cells: NDArray[Any], table: NDArray[Any]) -> int:
-    """Add cells to the table; returns how many are none of its cells, negative ones among them, and were left out."""
-    outside = 0
-    for cell in cells:
-        if 0 <= cell < table.size:
-            table[cell] += 1
-        else:
-            outside += 1
-    return outside
 
 
 MAX_TABLE = 2**24  # buckets of a hash function, at most

@@ -20,7 +20,7 @@ from shufflesum.domains.counts import Top, count_figures, count_remarks, count_r
 from shufflesum.domains.open_vocabulary.domain import OpenVocabulary
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, tail_of
-from shufflesum.mechanisms.frequencies import binomial_ends
+from shufflesum.mechanisms.frequencies import ends_of
 from shufflesum.mechanisms.noisy_slots import TELLING_FUNCTIONS
 
 _Buckets = NDArray[np.uint32]
@@ -289,7 +289,7 @@ class ResidualDistribution:
         does with at most this probability. So c - k c/S is at most what the distribution allows for, which for k = S
         says nothing; and c itself is at least that.
         """
-        _, hits = binomial_ends(self.functions, 1 / self.buckets, tail)
+        _, hits = ends_of((self.functions, 1 / self.buckets), tail)
         return 1 / self.scale, np.inf if hits == self.functions else 1 / (self.scale * (1 - hits / self.functions))
 
     def ends(self, tail: float) -> tuple[float, float]:

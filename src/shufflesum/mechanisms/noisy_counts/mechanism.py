@@ -21,7 +21,7 @@ from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, MultiHot
 from shufflesum.errors import ParameterError, PlanError, PrivacyError
 from shufflesum.mechanisms import auditing
-from shufflesum.mechanisms.frequencies import Frequencies, binomial_ends, quantile, reach
+from shufflesum.mechanisms.frequencies import BinomialNoise, Frequencies, ends_of, quantile, reach
 from shufflesum.mechanisms.mechanism import (
     Candidate,
     Combined,
@@ -61,6 +61,7 @@ class NoisyCounts(Mechanism):
     kind: ClassVar[str] = "noisy-counts"
     family: ClassVar[str] = "noisy-counts"
     accepts: ClassVar[type[Encoding]] = MultiHot
+    noise_options: ClassVar[tuple[NoiseBy, ...]] = ("users", "curator")
 
     digits: int
     trials: tuple[int, ...]
@@ -188,7 +189,7 @@ class NoisyCounts(Mechanism):
     def decode(self, encoding: MultiHot, table: CountTable, users: int) -> Means:
         """Digits added up, or chosen labels counted, the mean of the noise taken off."""
         if encoding.scale is None:
-            return Frequencies(table, users, users * self.trials[0], self.probabilities[0])
+            return Frequencies(table, users, BinomialNoise(users * self.trials[0], self.probabilities[0]))
         return NoisyCountsMeans(self, table.reshape(encoding.coordinates, self.digits), users, encoding.mixes)
 
     def decode_groups(self, encoding: MultiHot, table: CountTable, users: int) -> GroupSums:
@@ -271,6 +272,8 @@ class NoisyCounts(Mechanism):
     @classmethod
     def candidates(cls, encoding: MultiHot, search: Search, options: Options | None = None) -> Iterator[Candidate]:
         """Every number of digits, at its smallest certified noise."""
+        if search.noise_by == "curator" and encoding.scale is None:
+            return  # labels have one draw for each cell
         for found in candidates(encoding, search, None if options is None else options.digits):
             yield Candidate(found, encoding)
 
@@ -539,7 +542,7 @@ class NoisyCountsGroupSums:
 
     def count_interval(self, tail: float) -> tuple[Floats, Floats]:
         """What is left of a count when the noise is as small or as large as it is with this chance: exact."""
-        low, high = binomial_ends(self.users * self.mechanism.trials[-1], self.mechanism.probabilities[-1], tail)
+        low, high = ends_of((self.users * self.mechanism.trials[-1], self.mechanism.probabilities[-1]), tail)
         counted = self._grouped[:, -1]
         return (counted - high).astype(np.float64), (counted - low).astype(np.float64)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import check_choice
 from shufflesum.errors import ParameterError
-from shufflesum.mechanisms.frequencies import Coins, held_ends, quantile, rare_beyond, reach
+from shufflesum.mechanisms.frequencies import Coins, chance_of_coins, held_ends, quantile, rare_beyond, reach
 from shufflesum.mechanisms.mechanism import Combined, CountTable, ExpectedError, Floats, Target
 
 
@@ -179,7 +179,7 @@ class RandomizedResponseFrequencies:
         counted = np.flatnonzero(weights)
         if target == "users" and 0 < len(counted) < len(weights) and (weights[counted] == weights[counted[0]]).all():
             ends = held_ends(
-                lambda held: self.coins(len(counted), held / self.users, target),
+                lambda held: self.laws(len(counted), held / self.users, target),
                 self.users,
                 int(self.table[counted].sum()),
                 tail,
@@ -189,7 +189,7 @@ class RandomizedResponseFrequencies:
         off = reach(variance(min(mean + quantile(tail) * unsure, most)), report, tail)
         return Combined(value, variance(mean), value - off, value + off)
 
-    def coins(self, cells: int, held: float, target: Target) -> tuple[Coins, Coins]:
+    def laws(self, cells: int, held: float, target: Target) -> tuple[Coins, Coins]:
         """Reports in several cells: of those who hold their labels, this part of the users, and of the others.
 
         Of a population each user is one of them with the same chance, so that all coins are alike.
@@ -228,7 +228,10 @@ class RandomizedResponseFrequencies:
         def cumulants(frequency: Floats) -> tuple[Floats, Floats, Floats]:
             return self.users * self._other + self._scale * frequency, *self._cumulants(frequency, target)
 
-        return rare_beyond(self.table, self.mean, self.users, cumulants, tail, sign)
+        def chance(_: Floats, mean: Floats, sign: float) -> Floats:
+            return chance_of_coins(self.table, self.users, mean, sign)
+
+        return rare_beyond(self.table, self.mean, cumulants, chance, tail, sign)
 
 
 _QUANTILE_99 = 2.576
