@@ -45,6 +45,7 @@ from dataclasses import replace
 import shufflesum.domains.open_vocabulary.estimate as h
 import shufflesum.mechanisms.noisy_counts.mechanism as a
 import shufflesum.mechanisms.noisy_slots as s
+import shufflesum.mechanisms.noisy_table.noise as t
 import shufflesum.mechanisms.randomized_response.decode as r
 replaced, added, grouped = r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums
 slots, scores = s.surplus_reports, h._Subtraction._score
@@ -61,11 +62,12 @@ def half_scores(self, block, buckets):
 r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums = half_replaced, half(added), half(grouped)
 s.surplus_reports = lambda table, users: slots(table, users) // 2
 h._Subtraction._score = half_scores
+t.TableNoise.mean = property(lambda self: self.draws * self.distribution.half_length / 2)
 """
 NO_NOISE = """
-import shufflesum.mechanisms.noisy_slots as t
-noisy = t.NoisySlotsTally.noise
-t.NoisySlotsTally.noise = lambda self, users: 0 * noisy(self, users)
+import shufflesum.mechanisms.noisy_table.randomize as t
+noisy = t.NoisyTableTally.noise
+t.NoisyTableTally.noise = lambda self, users: 0 * noisy(self, users) + self._mechanism.noise[0].half_length
 """
 
 

@@ -15,7 +15,7 @@ from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, RandomizedResponse
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
@@ -46,6 +46,7 @@ __all__ = [
     "NoiseDistribution",
     "NoisyCounts",
     "NoisySlots",
+    "NoisyTable",
     "OneBit",
     "OpenVocabulary",
     "Plan",

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, RandomizedResponse
 from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import MOST_DIGITS
 from shufflesum.mechanisms.noisy_slots import MOST_SLOTS
+from shufflesum.mechanisms.noisy_table.mechanism import MOST_RADIX, DrawnBy
 from shufflesum.mechanisms.one_bit import MOST_BITS
 from shufflesum.mechanisms.randomized_response.mechanism import MAX_LEVELS
 from shufflesum.plans import encoding_for
-from shufflesum.privacy import Guarantee
+from shufflesum.privacy import Guarantee, NoiseDistribution
 from shufflesum.privacy.noisy_counts import MOST_TRIALS
 from shufflesum.privacy.randomized_response.accountant import Sampling
 from shufflesum.testing import SeededSource
@@ -41,6 +42,7 @@ SOME: dict[str, Mechanism] = {
     "randomized-response": RandomizedResponse(2, 3, 0.25),
     "noisy-counts": NoisyCounts(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
     "noisy-slots": NoisySlots(3, 0.25),
+    "noisy-table": NoisyTable("shuffler", (), (NoiseDistribution(1.0, 2.0, 29),)),
     "one-bit": OneBit(8, 0.5, 2.0),
 }
 PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
@@ -64,6 +66,20 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
         NoisySlots,
         slots=st.integers(1, MOST_SLOTS),
         chance=st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53),
+    ),
+    "noisy-table": st.builds(
+        NoisyTable,
+        noise_by=st.sampled_from(get_args(DrawnBy)),
+        radices=st.lists(st.integers(2, MOST_RADIX)).map(tuple),
+        noise=st.lists(
+            st.builds(
+                NoiseDistribution,
+                shape=st.floats(1.0, 2.0),
+                scale=st.floats(1.0, 10.0),
+                half_length=st.integers(1, 8),
+            ),
+            min_size=1,
+        ).map(tuple),
     ),
     "one-bit": st.builds(
         OneBit,
@@ -124,6 +140,10 @@ CASES: dict[str, Case] = {
         lambda rows: rows.mean(axis=0),
     ),
     "add-slots, categories": Case(SOME["noisy-slots"], Categories(4), some_labels, frequencies),
+    "noisy table, categories": Case(SOME["noisy-table"], Categories(4), some_labels, frequencies),
+    "noisy table, multi-choice": Case(
+        SOME["noisy-table"], MultiChoice(4, max_choices=4), some_choices, lambda rows: rows.mean(axis=0)
+    ),
     "replace-bits, ball": Case(
         SOME["one-bit"], BALL, some_rows, lambda rows: rows.mean(axis=0).reshape(-1) / BALL.clipping_norm
     ),
@@ -134,5 +154,9 @@ def sent_by(case: Case, rows: Any, seed: int) -> Any:
     return case.mechanism.encoder(case.encoding, SeededSource(seed)).encode(case.domain.block(case.domain.rows(rows)))
 
 
-def table_of(case: Case, sent: Any) -> Any:
-    return np.bincount(sent[sent != BLANK], minlength=case.mechanism.cells(case.encoding))
+def table_of(case: Case, sent: Any, seed: int = 0) -> Any:
+    """The table of what was sent, with the noise in it that others than users draw."""
+    counted = np.bincount(sent[sent != BLANK], minlength=case.mechanism.cells(case.encoding))
+    if case.mechanism.noise_by == "users":
+        return counted
+    return counted + case.mechanism.draw(case.encoding, SeededSource(1000 + seed))

@@ -195,7 +195,8 @@ def test_without_the_libraries_pages_name_the_extra(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_report_of_labels_counted_in_one_process_speaks_of_no_devices_and_seals() -> None:
-    found = ss.aggregate(["a", "b"] * 500, domain=ss.Categories(["a", "b"]), epsilon=1.0, delta=1e-6)
+    labels = ss.Categories(["a", "b"])
+    found = ss.aggregate(["a", "b"] * 500, domain=labels, epsilon=1.0, delta=1e-6, noise_by="users")
     assert found.plan.noise_by == "users"  # under the same plan users could send reports
     made = datetime(2026, 1, 1, tzinfo=UTC)
     one, sent = (

@@ -436,7 +436,7 @@ wanted_options = all_of(
     click.option(
         "--noise-by",
         type=click.Choice(get_args(NoiseBy)),
-        help="users: each draws noise; curator: one process holds all rows, nothing is sent.  [users]",
+        help="Who draws the noise: users, shuffler, both servers, or curator: one process, nothing is sent.  [users]",
     ),
 )
 """What a plan is made of: the arguments of `plan_from_options`."""

@@ -123,8 +123,8 @@ def check_table(file: PathOrUrl, table: DataSource, plan: Plan) -> None:
         left = "" if table.left_out is None else " without missing values"
         raise DataError(
             "too-few-users",
-            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.smallest_batch} users; add rows, or "
-            "give a --plan for fewer users",
+            f"{file}: has {table.rows} rows{left}, but the plan needs at least {plan.smallest_batch} users; add rows, "
+            "or give a --plan for fewer users",
         )
     readers.check_shape(file, table.shape, plan.domain)
 

@@ -367,11 +367,17 @@ class Binned:
         check_number("q", q, above=0, below=1)
         check_choice("target", target, ("users", "population"))
         tail = tail_of(level)
-        found, reports = self._means, np.cumsum(self.table[self.first : self.first + self.bins])
+        found, mine = self._means, self.table[self.first : self.first + self.bins]
+        reports = np.concatenate([[0], np.cumsum(mine)])
         fewest, most = (q, q) if target == "population" else self._holders(q)
 
         def unlikely_below(edge: int, held: float) -> tuple[bool, bool]:
-            return unlikely(*found.laws(edge, held, target), int(reports[edge - 1]), tail)
+            """Whether so few, or so many, reports below the edge are; on the other side there may be less noise."""
+            if 2 * edge <= self.bins:
+                return unlikely(*found.laws(edge, held, target), int(reports[edge]), tail)
+            above = int(reports[-1] - reports[edge])
+            few, many = unlikely(*found.laws(self.bins - edge, 1 - held, target), above, tail)
+            return many, few
 
         low, high = 0, self.bins
         while low + 1 < self.bins and unlikely_below(low + 1, fewest)[0]:

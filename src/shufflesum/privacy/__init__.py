@@ -17,7 +17,12 @@ from shufflesum.privacy.accountant import (
 )
 from shufflesum.privacy.discrete_gaussian import DiscreteGaussianAccountant, least_discrete_gaussian
 from shufflesum.privacy.engine.pld import PrivacyLossDistribution
-from shufflesum.privacy.noise_distribution import NoiseDistribution, NoiseDistributionAccountant, least_noise
+from shufflesum.privacy.noise_distribution import (
+    NoiseDistribution,
+    NoiseDistributionAccountant,
+    least_noise,
+    least_noises,
+)
 from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
 from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
 from shufflesum.privacy.one_bit import OneBitAccountant
@@ -40,6 +45,7 @@ __all__ = [
     "honest_users",
     "least_discrete_gaussian",
     "least_noise",
+    "least_noises",
     "local_epsilon",
     "published",
 ]

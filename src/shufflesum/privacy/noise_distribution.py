@@ -12,10 +12,12 @@ from __future__ import annotations
 import decimal
 import math
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -389,6 +391,8 @@ _LAPLACE_END_SHARE = 0.25  # all other losses lie at epsilon or below it, and ne
 _STEEPEST = 60.0  # the least loss is no larger, so that weights stay far above 2**-128
 _TOLERANCE = 1e-5  # of the scale
 _MOST_TRIES = 64
+_FEW = 50  # changed cells: with more, shape 1 is never the best
+_MANY = 4000  # changed cells: with more, shape 2 is the best
 
 
 def least_noise(
@@ -400,31 +404,47 @@ def least_noise(
     `delta_upper(epsilon)` is at most delta. Its variance is within a few hundredths of a percent of the least in this
     family.
     """
-    check_size("changed_cells", changed_cells, 1, composition.MOST_COMPOSITIONS)
+    (found,) = least_noises(epsilon, delta, changed=((changed_cells, 1.0),), rounds=rounds, shift=shift)
+    return found
+
+
+def least_noises(
+    epsilon: float, delta: float, *, changed: Sequence[tuple[int, float]], rounds: int = 1, shift: int = 1
+) -> tuple[NoiseDistribution, ...]:
+    """The same for classes of cells: how many of each can change, and the ratios that variances are to have.
+
+    All have one shape. Variances keep the ratios but for what is rounded to whole numbers where noise is small.
+    """
     check_size("rounds", rounds, 1, composition.MOST_COMPOSITIONS)
     check_number("epsilon", epsilon)
     check_number("delta", delta)
-    copies = int(changed_cells) * int(rounds)
+    copies = 0
+    for cells, ratio in changed:
+        check_size("changed_cells", cells, 1, composition.MOST_COMPOSITIONS)
+        check_number("ratio of variances", ratio, above=0, below=math.inf)
+        copies += int(cells) * int(rounds)
     check_size("changed_cells x rounds", copies, 1, composition.MOST_COMPOSITIONS)
     if composition.check_epsilon(epsilon) == 0.0:
         raise PrivacyError("out-of-range", "epsilon = 0: a target must be positive; raise epsilon")
     composition.check_delta(delta)
     check_size("shift", shift, 1, MAX_HALF_LENGTH)
-    search = _Search(float(epsilon), float(delta), copies, int(shift))
-    if search.guess > (4.0 * MAX_HALF_LENGTH) ** 2:  # far too much: there is nothing to look for
-        raise _too_long(epsilon)
-    best = min((search.best_of_shape(0), search.best_of_shape(_best_shape(search))), key=lambda found: found.variance)
+    classes = tuple(_Class(int(cells) * int(rounds), math.sqrt(ratio)) for cells, ratio in changed)
+    search = _Search(float(epsilon), float(delta), classes, int(shift))
+    if search.guess * max(each.size for each in classes) ** 2 > (4.0 * MAX_HALF_LENGTH) ** 2:
+        raise _too_long(epsilon)  # far too much: there is nothing to look for
+    best = min(map(search.best_of_shape, search.shapes()), key=lambda found: found.variance)
     if not math.isfinite(best.variance):
         raise _too_long(epsilon)
     scale = best.scale
     for _ in range(_MOST_TRIES):
-        found = NoiseDistribution(best.shape, scale, search.length(best.shape, scale))
-        if NoiseDistributionAccountant(((found, changed_cells),), rounds, shift).delta_upper(epsilon) <= delta:
+        found = search.distributions(best.shape, scale)
+        pairs = tuple((noise, cells) for noise, (cells, _) in zip(found, changed, strict=True))
+        if NoiseDistributionAccountant(pairs, rounds, shift).delta_upper(epsilon) <= delta:
             return found
         scale *= 1.0 + _TOLERANCE
     raise PrivacyError(
         "not-certified",
-        f"no noise for {changed_cells} changed cells was certified at epsilon = {epsilon}, delta = {delta}; raise "
+        f"no noise for {copies // rounds} changed cells was certified at epsilon = {epsilon}, delta = {delta}; raise "
         "either of them",
     )
 
@@ -444,14 +464,21 @@ class _Found:
     variance: float
 
 
+class _Class(NamedTuple):
+    """So many cells, in all rounds, whose noise has `size` times the scale that is looked for."""
+
+    copies: int
+    size: float
+
+
 class _Search:
     """The least scale of each shape, with probabilities in floating point: nothing here is certified."""
 
-    def __init__(self, epsilon: float, delta: float, copies: int, shift: int) -> None:
-        self._epsilon, self._delta, self._copies, self._shift = epsilon, delta, copies, shift
-        laplace = copies / epsilon
-        gaussian = copies * gaussian_noise(epsilon, delta) ** 2
-        self.guess = shift**2 * min(gaussian, 2.0 * laplace * laplace)  # may be infinite
+    def __init__(self, epsilon: float, delta: float, classes: tuple[_Class, ...], shift: int) -> None:
+        self._epsilon, self._delta, self._classes, self._shift = epsilon, delta, classes, shift
+        laplace = sum(each.copies / each.size for each in classes) / epsilon
+        normal = sum(each.copies / each.size**2 for each in classes) * gaussian_noise(epsilon, delta) ** 2
+        self.guess = shift**2 * min(normal, 2.0 * laplace * laplace)  # of the variance at size 1; may be infinite
         self._found: dict[int, _Found] = {}
 
     def best_of_shape(self, number: int) -> _Found:
@@ -460,42 +487,79 @@ class _Search:
             self._found[number] = self._least(1.0 + number / _SHAPES)
         return self._found[number]
 
-    def length(self, shape: float, scale: float) -> int:
+    def shapes(self) -> Iterator[int]:
+        """Those among which the best is looked for: discrete Laplace noise where few cells change, and another one.
+
+        The other one is the best for as many equal cells as reveal as much, which is quicker to find.
+        """
+        shares = [each.copies / each.size**2 for each in self._classes]
+        squares = [each.copies / each.size**4 for each in self._classes]
+        alike = round(sum(shares) ** 2 / sum(squares))
+        if alike > _MANY:
+            yield _SHAPES
+            return
+        if alike <= _FEW:
+            yield 0
+        like = self if len(self._classes) == 1 else _Search(self._epsilon, self._delta, (_Class(alike, 1.0),), self._shift)
+        yield _best_shape(like)
+
+    def distributions(self, shape: float, scale: float) -> tuple[NoiseDistribution, ...]:
+        """Those of all classes, as they are drawn."""
+        sized = ((self._scale(shape, scale, each), each) for each in self._classes)
+        return tuple(NoiseDistribution(shape, own, self._length(shape, own, each)) for own, each in sized)
+
+    def _scale(self, shape: float, scale: float, one: _Class) -> float:
+        return float(max(scale * one.size, _STEEPEST ** (-1.0 / shape)))
+
+    def _length(self, shape: float, scale: float, one: _Class) -> int:
         """The least half-length at which the ends of all copies surely have their share of delta: `shift` on a side."""
-        share = _LAPLACE_END_SHARE if shape == 1.0 else _END_SHARE
+        share = (_LAPLACE_END_SHARE if shape == 1.0 else _END_SHARE) / len(self._classes)
         total = float(_density(shape, scale, math.ceil(scale * 60.0 ** (1.0 / shape)) + 1).sum() * 2.0 - 1.0)
-        height = math.log(self._copies * self._shift / (share * self._delta * total))
+        height = math.log(one.copies * self._shift / (share * self._delta * total))
         return max(self._shift, self._shift - 1 + math.ceil(scale * math.pow(max(height, 0.0), 1.0 / shape)))
 
     def _least(self, shape: float) -> _Found:
-        lowest = _STEEPEST ** (-1.0 / shape)
+        sizes = [each.size for each in self._classes]
+        lowest = _STEEPEST ** (-1.0 / shape) / max(sizes)
         # a generalised normal distribution has the variance scale**2 Gamma(3/shape)/Gamma(1/shape)
         unit = math.gamma(3.0 / shape) / math.gamma(1.0 / shape)
         _, scale = bracket(
             lambda scale: self._delta_at(shape, max(scale, lowest)),
             self._delta,
             guess=max(math.sqrt(self.guess / unit), lowest),
-            highest=MAX_HALF_LENGTH / 2.0,
+            highest=MAX_HALF_LENGTH / 2.0 / max(sizes),
             tolerance=_TOLERANCE,
             first_factor=1.01,
         )
         if not math.isfinite(scale):
             return _Found(shape, scale, math.inf)
         scale = max(scale, lowest)
-        half = self._half(shape, scale)
-        variance = 2.0 * float(np.dot(np.arange(half.size, dtype=np.float64) ** 2, half))
+        halves = self._halves(shape, scale)
+        if max(half.size for half in halves) > MAX_HALF_LENGTH + 1:
+            return _Found(shape, scale, math.inf)
+        variances = [2.0 * float(np.dot(np.arange(half.size, dtype=np.float64) ** 2, half)) for half in halves]
+        variance = sum(found / size**2 for found, size in zip(variances, sizes, strict=True)) / len(sizes)
         self.guess = variance
-        return _Found(shape, scale, variance if half.size <= MAX_HALF_LENGTH + 1 else math.inf)
+        return _Found(shape, scale, variance)
 
-    def _half(self, shape: float, scale: float) -> Floats:
-        density = _density(shape, scale, self.length(shape, scale))
-        return density / (2.0 * float(density.sum()) - 1.0)
+    def _halves(self, shape: float, scale: float) -> list[Floats]:
+        found = []
+        for each in self._classes:
+            own = self._scale(shape, scale, each)
+            density = _density(shape, own, self._length(shape, own, each))
+            found.append(density / (2.0 * float(density.sum()) - 1.0))
+        return found
 
     def _delta_at(self, shape: float, scale: float) -> float:
-        if self.length(shape, scale) > 2 * MAX_HALF_LENGTH:
+        if any(
+            self._length(shape, self._scale(shape, scale, each), each) > 2 * MAX_HALF_LENGTH for each in self._classes
+        ):
             return 0.0  # longer than any table: enclosed, and refused afterwards
-        cells = _ShiftedCells(self._half(shape, scale), self._copies, self._shift)
-        return composition.compose_profiles([cells]).delta(self._epsilon)
+        halves = self._halves(shape, scale)
+        cells = [
+            _ShiftedCells(half, each.copies, self._shift) for half, each in zip(halves, self._classes, strict=True)
+        ]
+        return composition.compose_profiles(cells).delta(self._epsilon)
 
 
 def _density(shape: float, scale: float, half_length: int) -> Floats:
