@@ -210,6 +210,16 @@ class Plan:
                 "(--noise-by curator)",
             )
 
+    def check_carried(self) -> None:
+        """Refuse a plan whose reports files and servers do not carry: in memory alone servers draw noise so far."""
+        self.check_sending()
+        if self.positions is not None:
+            raise PlanError(
+                "impossible-combination",
+                f"noise by {self.noise_by!r} is not drawn by files and servers yet; plan with noise_by='users', or "
+                "take shuffle(reports, plan=plan) and Analyzer in memory",
+            )
+
     @property
     def least_reports(self) -> int:
         """The reports without which nothing is released."""

@@ -106,7 +106,7 @@ class Task:
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         self._check_keys()
         check_unaltered(self.plan)
-        self.plan.check_sending()
+        self.plan.check_carried()
         self.__dict__["_verified"] = False
         if verify_guarantee:
             self.verify()

@@ -55,7 +55,7 @@ class PlainTarget:
 
     def __post_init__(self) -> None:
         """Refuse a plan under which nothing can be sent, and a round that it does not cover."""
-        self.plan.check_sending()
+        self.plan.check_carried()
         self.plan.check_round(self.round_number)
 
     @property

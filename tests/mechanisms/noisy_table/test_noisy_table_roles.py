@@ -194,6 +194,12 @@ def test_under_a_plan_of_one_process_nothing_is_sent() -> None:
         shuffle(Randomizer(planned("shuffler")).randomize(LABELS), plan=plan)
 
 
+def test_files_and_servers_do_not_take_what_they_do_not_carry() -> None:
+    with refusal("impossible-combination", error=PlanError):
+        planned("servers").check_carried()
+    planned("users").check_carried()
+
+
 def test_a_tally_draws_for_both_servers() -> None:
     plan = planned("servers")
     most = int(plan.mechanism.most_drawn(plan.encoding)[0])
