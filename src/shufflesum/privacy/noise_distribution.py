@@ -500,7 +500,9 @@ class _Search:
             return
         if alike <= _FEW:
             yield 0
-        like = self if len(self._classes) == 1 else _Search(self._epsilon, self._delta, (_Class(alike, 1.0),), self._shift)
+        like = (
+            self if len(self._classes) == 1 else _Search(self._epsilon, self._delta, (_Class(alike, 1.0),), self._shift)
+        )
         yield _best_shape(like)
 
     def distributions(self, shape: float, scale: float) -> tuple[NoiseDistribution, ...]:
