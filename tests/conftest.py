@@ -26,7 +26,7 @@ TIERS = {
         "service",
         "cli/test_send.py",
         "cli/test_service_audit.py",
-        "cli/test_service_demo.py",
+        "service/test_service_example.py",
     ),
     "cluster": (
         "batch/spark",
