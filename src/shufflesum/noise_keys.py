@@ -26,6 +26,7 @@ from shufflesum.ledger import Change, Ledger, Records
 from shufflesum.randomness import KeyedSource
 
 Role = Literal["shuffler", "analyzer"]
+Use = Literal["shuffler", "analyzer", "batch"]
 
 _FORMAT = "shufflesum-noise-used-1"
 _PURPOSE = struct.Struct(">32sI32s")  # task id, round, digest
@@ -101,13 +102,20 @@ class NoiseKey:
         `digest` is the set's, `partner` the fingerprint of the other server's noise key, where that draws noise, too.
         The same again gives the same keys. Another set, or another partner, is refused: for a round there is one draw.
         """
+        self.enter(role, task_id, round_number, digest, partner)
+        return draw_keys(self._key, role, task_id, round_number, digest)
+
+    def enter(self, role: Use, task_id: str, round_number: int, digest: bytes, partner: str | None = None) -> None:
+        """Enter what is released in a round, on the disk when this returns; anything else in that round is refused.
+
+        A shuffler enters its finished batch as well: the same set must not become another batch, whatever the cause.
+        """
         entry = {"role": role, "task": task_id, "round": round_number, "set": digest.hex(), "partner": partner}
         with self._ledger.change() as change:
             self._enter(change, entry)
-        return draw_keys(self._key, role, task_id, round_number, digest)
 
-    def bound(self, role: Role, task_id: str, round_number: int) -> bytes | None:
-        """The digest of the set that the round's noise is for; None where none was drawn yet."""
+    def bound(self, role: Use, task_id: str, round_number: int) -> bytes | None:
+        """The digest that was entered for the round; None where none was yet."""
         for record in self._check(self._ledger.read()):
             if (record["role"], record["task"], record["round"]) == (role, task_id, round_number):
                 return bytes.fromhex(record["set"])

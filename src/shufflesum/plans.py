@@ -211,13 +211,13 @@ class Plan:
             )
 
     def check_carried(self) -> None:
-        """Refuse a plan whose reports files and servers do not carry: in memory alone servers draw noise so far."""
+        """Refuse a plan whose reports files do not carry: servers draw noise in memory and in the service alone."""
         self.check_sending()
         if self.positions is not None:
             raise PlanError(
                 "impossible-combination",
-                f"noise by {self.noise_by!r} is not drawn by files and servers yet; plan with noise_by='users', or "
-                "take shuffle(reports, plan=plan) and Analyzer in memory",
+                f"noise by {self.noise_by!r} is not drawn for files of reports yet; plan with noise_by='users', or run "
+                "the servers",
             )
 
     @property

@@ -1,4 +1,4 @@
-"""A uniform permutation of any number of items in bounded memory: what shuffles files, and the batch of a server.
+"""Any number of items in another order, in bounded memory: what shuffles files, and the batch of a server.
 
 Every item goes to a bucket of its own independent, exactly uniform choice; later each bucket is permuted uniformly,
 and the buckets follow one another. That is a uniform permutation of all items: given the buckets' sizes, which are
@@ -6,7 +6,7 @@ multinomial whatever the input was, every way to deal the items out to them is e
 within each, hence every order of the whole. (Sandelius and Rao shuffled cards like this.)
 
 An item is a fixed number of bytes that nobody looks into. Until their bucket's turn comes, items wait in memory, or in
-checksummed files.
+checksummed files. The same machinery sorts: then an item's bucket follows from its rank.
 """
 
 from __future__ import annotations
@@ -152,9 +152,13 @@ def scatter(items: Items, buckets: int, source: RandomSource) -> tuple[Items, ND
 
     The number of buckets is a power of two, so the low bits of a random word are an exactly uniform bucket.
     """
-    ends = np.zeros(buckets + 1, dtype=np.uint32)
-    draws, out = room(len(items), np.dtype(np.uint16)), room(len(items), items.dtype)
+    draws = room(len(items), np.dtype(np.uint16))
     source.fill(draws)
+    return _dealt(items, draws, buckets)
+
+
+def _dealt(items: Items, draws: Items, buckets: int) -> tuple[Items, NDArray[np.uint32]]:
+    ends, out = np.zeros(buckets + 1, dtype=np.uint32), room(len(items), items.dtype)
     _scatter(items, draws, buckets, ends, out)
     return out, ends
 
@@ -170,6 +174,15 @@ def scattered(
     pieces: Iterable[Items], dtype: np.dtype[Any], layout: Layout, source: RandomSource
 ) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
     """The pieces' items, a run at a time, sorted into random buckets."""
+    return _in_runs(pieces, dtype, layout, lambda run: scatter(run, layout.buckets, source))
+
+
+def _in_runs(
+    pieces: Iterable[Items],
+    dtype: np.dtype[Any],
+    layout: Layout,
+    deal: Callable[[Items], tuple[Items, NDArray[np.uint32]]],
+) -> Iterator[tuple[Items, NDArray[np.uint32]]]:
     size = layout.run_rows
     waiting, filled = room(size, dtype), 0
     for items in pieces:
@@ -179,10 +192,10 @@ def scattered(
             as_bytes(waiting[filled : filled + fitting])[:] = as_bytes(items[taken : taken + fitting])
             taken, filled = taken + fitting, filled + fitting
             if filled == size:
-                yield scatter(waiting, layout.buckets, source)
+                yield deal(waiting)
                 filled = 0
     if filled:
-        yield scatter(waiting[:filled], layout.buckets, source)
+        yield deal(waiting[:filled])
 
 
 class Runs(Protocol):
@@ -308,6 +321,41 @@ def shuffled(
     """
     layout, source = Layout.plan(rows, dtype.itemsize, memory=memory, workers=1), randomness()
     found = scattered(pieces, dtype, layout, source)
+    return _by_bucket(found, rows, dtype, layout, folder, lambda items: permute(items, source))
+
+
+def in_order(
+    pieces: Iterable[Items],
+    rows: int,
+    dtype: np.dtype[Any],
+    *,
+    rank: Callable[[Items], NDArray[np.float64]],
+    sort: Callable[[Items], Items],
+    memory: int,
+    folder: Path | None = None,
+) -> Iterator[Items]:
+    """All items, sorted, some at a time; no more than `memory` bytes are held, as in `shuffled`.
+
+    `rank` says about where each item belongs, from 0 to 1; it must not fall where the order rises, and ranks must be
+    spread evenly. `sort` sorts the items of a bucket.
+    """
+    layout = Layout.plan(rows, dtype.itemsize, memory=memory, workers=1)
+
+    def deal(items: Items) -> tuple[Items, NDArray[np.uint32]]:
+        places = np.minimum(rank(items) * layout.buckets, layout.buckets - 1).astype(np.uint16)
+        return _dealt(items, places, layout.buckets)
+
+    return _by_bucket(_in_runs(pieces, dtype, layout, deal), rows, dtype, layout, folder, sort)
+
+
+def _by_bucket(
+    found: Iterable[tuple[Items, NDArray[np.uint32]]],
+    rows: int,
+    dtype: np.dtype[Any],
+    layout: Layout,
+    folder: Path | None,
+    arrange: Callable[[Items], Items],
+) -> Iterator[Items]:
     with ExitStack() as closing:
         runs: MemoryRuns | FileRuns
         if layout.in_memory:
@@ -322,4 +370,4 @@ def shuffled(
         if runs.rows != rows:
             raise ReportsError("damaged", f"there are {runs.rows} reports, not {rows}; others have changed them")
         for bucket in range(layout.buckets):
-            yield permute(runs.bucket(bucket), source)
+            yield arrange(runs.bucket(bucket))

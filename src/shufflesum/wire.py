@@ -106,7 +106,7 @@ class Task:
         object.__setattr__(self, "expires", self.expires.astimezone(UTC))
         self._check_keys()
         check_unaltered(self.plan)
-        self.plan.check_carried()
+        self.plan.check_sending()
         self.__dict__["_verified"] = False
         if verify_guarantee:
             self.verify()
@@ -115,11 +115,11 @@ class Task:
 
     def _check_keys(self) -> None:
         keys = len(check_public_keys(self.analyzer_key))
-        if keys not in (1, self.rounds):
+        if keys not in ((1, self.rounds) if self.plan.positions is None else (self.rounds,)):
             raise ParameterError(
                 "malformed-key",
-                f"{keys} public keys, but the plan covers {self.rounds} rounds; give one key, or one for each round: "
-                f"shufflesum keygen --rounds {self.rounds}",
+                f"{keys} public keys, but the plan covers {self.rounds} rounds; give one for each round, destroyed "
+                f"after it (shufflesum keygen --rounds {self.rounds}), or, where users draw the noise, one for all",
             )
 
     def verify(self) -> None:
@@ -139,7 +139,7 @@ class Task:
     @property
     def smallest_batch(self) -> int:
         """The users without whom nothing is released."""
-        return self.plan.users
+        return self.plan.smallest_batch
 
     @property
     def rounds(self) -> int:
@@ -168,6 +168,14 @@ class Task:
         """The 32 bytes of the analyzer's public key of a round."""
         start = KEY_BYTES * (round_number - 1) if self.keys > 1 else 0
         return self.analyzer_key[start : start + KEY_BYTES]
+
+    @cached_property
+    def positions_of_upload(self) -> NDArray[np.uint32]:
+        """The position of each report of an upload, in their order: rising, or 0 for all where users draw the noise."""
+        positions = self.plan.positions
+        if positions is None:
+            return np.zeros(self.plan.reports, dtype=np.uint32)
+        return np.repeat(np.arange(len(positions), dtype=np.uint32), positions.reports)
 
     @cached_property
     def id(self) -> str:
@@ -266,6 +274,10 @@ class Task:
         """The readable ones of reports sealed for this task and round, and how many were rejected as unreadable."""
         self.check_round(round_number)
         self.check_opener(opener, round_number)
+        if self.plan.positions is not None:
+            raise ReportsError(
+                "wrong-stage", "under this plan reports are opened as a batch, with the shuffler's noise in it"
+            )
         opened = opener.open_many(sealed, seal_info(self.id, round_number), round_number=round_number)
         return decode_reports(opened.encoded, self.plan.id, round_number), opened.rejected
 
@@ -303,10 +315,12 @@ class Upload:
                 "wrong-length",
                 f"{len(reports)} reports; an upload carries exactly the {task.plan.reports} reports of one user",
             )
-        # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
-        with uncompiled():  # so few that compiling would take longer
-            mixed = encode_reports(shuffle(reports))
-        sealed = seal_many(mixed, task.public_key(round_number), seal_info(task.id, round_number))
+        if task.plan.positions is None:
+            # In the order they were drawn, a report's place would tell the shuffler its block of coordinates.
+            with uncompiled():  # so few that compiling would take longer
+                reports = shuffle(reports)
+        key, info = task.public_key(round_number), seal_info(task.id, round_number)
+        sealed = seal_many(encode_reports(reports), key, info, task.positions_of_upload)
         return Upload(task.id, round_number, secrets.token_bytes(UPLOAD_ID_BYTES), sealed.tobytes())
 
     def encode(self) -> bytes:

@@ -108,6 +108,10 @@ class SealedTarget:
     private_key: X25519PrivateKey | None = None
     clock: Clock = SYSTEM_CLOCK
 
+    def __post_init__(self) -> None:
+        """Refuse a plan whose reports files do not carry."""
+        self.task.plan.check_carried()
+
     @property
     def plan(self) -> Plan:
         """The task's."""

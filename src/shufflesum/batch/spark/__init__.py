@@ -8,6 +8,7 @@ try:
     from shufflesum.batch.spark.jobs import session
     from shufflesum.batch.spark.roles import (
         analyze,
+        analyze_folder,
         count,
         count_folder,
         randomize,
@@ -24,6 +25,7 @@ except ImportError as error:
 
 __all__ = [
     "analyze",
+    "analyze_folder",
     "count",
     "count_folder",
     "randomize",
