@@ -15,7 +15,8 @@ from shufflesum.cli.budget import budget_option, enter_in_budget, store_beginner
 from shufflesum.cli.commands import DEPLOYED, Command, Group
 from shufflesum.cli.options import PATH, option_group, task_option
 from shufflesum.errors import ParameterError
-from shufflesum.keys import load_private_key
+from shufflesum.keys import load_analyzer_keys
+from shufflesum.noise_keys import NoiseKey
 from shufflesum.sealing import Opener
 from shufflesum.service import require_service
 from shufflesum.wire import Task
@@ -99,6 +100,13 @@ serving_options = option_group(
 )
 """They reach a command as one `Serving`."""
 
+noise_key_option = click.option(
+    "--noise-key",
+    type=PATH,
+    metavar="NAME.noise",
+    help="This server's noise key, from shufflesum keygen --noise; for plans under which servers draw the noise.",
+)
+
 
 @click.command(
     "shuffler", cls=Command, context_settings=DEPLOYED, short_help="Take uploads, release whole batches, permuted."
@@ -112,6 +120,7 @@ serving_options = option_group(
     help="Certificate to show to an analyzer that asks for one (its --peer-ca), instead of a secret or beside it.",
 )
 @click.option("--client-key", type=PATH, help="Its key.")
+@noise_key_option
 @click.option(
     "--operator-secret-file",
     type=PATH,
@@ -155,6 +164,7 @@ def shuffler(
     analyzer_ca: Path | None,
     client_cert: Path | None,
     client_key: Path | None,
+    noise_key: Path | None,
     operator_secret_file: Path | None,
     allow_plain_http: bool,
     tokens: Path | None,
@@ -183,6 +193,7 @@ def shuffler(
     options = ShufflerOptions(
         analyzer=AnalyzerAddress(url, serving.secret(), analyzer_ca, client_cert, client_key),
         operator_secret=None if operator_secret_file is None else SecretFile(operator_secret_file),
+        noise_key=None if noise_key is None else NoiseKey(noise_key),
         tokens=None if tokens is None else Tokens.load(tokens),
         release_at=release_at,
         max_pending=max_pending,
@@ -207,6 +218,7 @@ def shuffler(
 )
 @serving_options
 @click.option("--key", type=PATH, required=True, help="The analyzer's private key, from shufflesum keygen.")
+@noise_key_option
 @click.option("--processes", type=click.IntRange(min=1), help="Processes that open reports.  [one per core]")
 @click.option(
     "--without-guarantee",
@@ -233,6 +245,7 @@ def analyzer(
     context: click.Context,
     serving: Serving,
     key: Path,
+    noise_key: Path | None,
     processes: int | None,
     without_guarantee: bool,
     page: str,
@@ -262,9 +275,10 @@ def analyzer(
         )
     secret = serving.secret()
     task = serving.load_task("analyzer")
-    opener = Opener(load_private_key(key), processes=processes)
+    opener = Opener(load_analyzer_keys(key), processes=processes)
+    draws_with = None if noise_key is None else NoiseKey(noise_key)
     peer = None if peer_ca is None else peer_name or urlsplit(task.shuffler).hostname
-    check_serving(task, opener, secret, peer)
+    check_serving(task, opener, secret, peer, draws_with)
     sqlite_path(serving.store)
     enter_in_budget(serving.budget_file, task)  # after what can be refused, and before a store is made
     server = AnalyzerServer(
@@ -273,6 +287,7 @@ def analyzer(
         open_tables(serving.store, task),
         secret=secret,
         peer=peer,
+        noise_key=draws_with,
         without_guarantee=without_guarantee,
         page=page == "on",
         limits=Limits(serving.connections_per_address),

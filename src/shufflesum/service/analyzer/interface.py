@@ -9,10 +9,11 @@ from typing import Annotated
 
 import msgspec
 
+from shufflesum.noisy_batch import BatchHeader
 from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.analyzer.page import DOWNLOADS
 from shufflesum.service.http import openapi as api
-from shufflesum.service.http.messages import BatchAnswer, Count, TaskId
+from shufflesum.service.http.messages import BatchAnswer, Count, NoiseKeyAnswer, TaskId
 from shufflesum.service.http.openapi import COMMON, Answer, Endpoint, Json, parameter, reference
 from shufflesum.service.stores.tables import BatchStore
 from shufflesum.wire import Task
@@ -40,6 +41,8 @@ _MOST = 10**12 - 1  # a number in an address has twelve digits at most
 _TEXT: Json = {"type": "string"}
 _ROUND = reference("Round")
 _BATCH_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+_DIGEST = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_SHUFFLERS: tuple[Json, ...] = ({"secret": []}, {"certificate": []}, {"secret": [], "certificate": []})
 
 ENDPOINTS = (
     Endpoint(
@@ -59,8 +62,17 @@ ENDPOINTS = (
             parameter("batch_id", "path", _BATCH_ID, "Drawn once by the shuffler; the same when sent again."),
             parameter("round", "query", _ROUND, "The round."),
             parameter("users", "query", reference("Users"), "How many users' reports these are."),
+            parameter("digest", "query", _DIGEST, "Of the batch, where servers draw the noise.", required=False),
         ),
-        security=({"secret": []}, {"certificate": []}, {"secret": [], "certificate": []}),
+        security=_SHUFFLERS,
+    ),
+    Endpoint(
+        "GET /tasks/{task_id}/noise-key",
+        "getNoiseKey",
+        "Which noise key the analyzer draws with, where it draws",
+        answers={200: Answer("The same for good.", NoiseKeyAnswer)},
+        problems=("wrong-secret", "wrong-certificate"),
+        security=_SHUFFLERS,
     ),
     Endpoint(
         "GET /tasks/{task_id}/estimate",
@@ -160,10 +172,14 @@ def analyzer_interface(task: Task | None = None, *, page: bool = True) -> Json:
 
 
 def _batch_schema(task: Task | None) -> Json:
-    about = f"Exactly {SEALED_BYTES} r x users bytes, r the plan's `reports`: sealed reports, permuted."
-    return api.bytes_schema(
-        about, SEALED_BYTES if task is None else SEALED_BYTES * task.plan.reports * task.smallest_batch
+    about = (
+        f"Exactly {SEALED_BYTES} r x users bytes, r the plan's `reports`: sealed reports, permuted. Where servers draw "
+        "the noise, as in docs/wire.md, with a header and the shuffler's reports."
     )
+    if task is None:
+        return api.bytes_schema(about, SEALED_BYTES)
+    header = 0 if task.plan.positions is None else BatchHeader.bytes_of(task)
+    return api.bytes_schema(about, header + SEALED_BYTES * task.plan.reports * task.smallest_batch)
 
 
 def _numbers(description: str) -> Json:

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
 from starlette.responses import JSONResponse
 
 from shufflesum import pages
@@ -386,7 +387,7 @@ class Estimates:
                 f"the shuffler has released no batch of at least {self._task.smallest_batch} users yet",
             )
         for batch in counted:
-            if not batch.table.any():
+            if self._task.plan.positions is None and not batch.table.any():
                 raise web.Refusal(
                     "wrong-key",
                     f"no report of round {batch.round_number} could be opened: its users sealed them to another key, "
@@ -395,8 +396,12 @@ class Estimates:
         return CountedRounds(counted, tuple(self._released(batch) for batch in counted))
 
     def _released(self, batch: CountedBatch) -> AnyEstimate:
-        counts = Counts(self._task.plan, batch.round_number)
-        counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
+        if self._task.plan.positions is None:
+            counts = Counts(self._task.plan, batch.round_number)
+            counts.table, counts.blanks, counts.rejected = batch.table, batch.blanks, batch.rejected
+        else:  # all noise is in the table already
+            counts = Counts(self._task.plan, batch.round_number, draw=np.zeros_like(batch.table))
+            counts.add_table(batch.table, batch.users)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a coordinate nobody reported is null in the answer

@@ -22,15 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
-from shufflesum.errors import ParameterError
+from shufflesum.errors import ParameterError, ReportsError
 from shufflesum.keys import RoundKeys
+from shufflesum.noise_keys import NoiseKey
+from shufflesum.noisy_batch import BatchCounter, BatchHeader
 from shufflesum.pages import asset
 from shufflesum.reports import Counts, Reports
 from shufflesum.sealing import SEALED_BYTES, Opener
 from shufflesum.service.analyzer import interface
 from shufflesum.service.analyzer.page import DOWNLOADS, AnalystPage, Estimates, ShufflerProgress
 from shufflesum.service.http import app as http
-from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, BatchAnswer, Refusal
+from shufflesum.service.http.messages import MOST_CELLS_ANSWERED, BatchAnswer, NoiseKeyAnswer, Refusal
 from shufflesum.service.http.openapi import StatusGauges, routes_of
 from shufflesum.service.http.server import CONNECTION
 from shufflesum.service.logs import log
@@ -142,8 +144,26 @@ _NO_LIMITS = http.Limits()
 _BATCH_ID = re.compile(r"[0-9a-f]{32}")
 
 
-def check_serving(task: Task, opener: Opener, secret: str | http.SecretFile | None, peer: str | None) -> None:
+def check_serving(
+    task: Task,
+    opener: Opener,
+    secret: str | http.SecretFile | None,
+    peer: str | None,
+    noise_key: NoiseKey | None = None,
+) -> None:
     """Refuse what no analyzer can serve; it needs no store, and spends nothing."""
+    if task.plan.noise_by == "servers" and noise_key is None:
+        raise ParameterError(
+            "missing-argument",
+            "the analyzer draws noise under this task's plan; give its noise key (--noise-key), from shufflesum keygen "
+            "--noise",
+        )
+    if task.plan.positions is not None and not isinstance(opener.keys, RoundKeys):
+        raise ParameterError(
+            "key-mismatch",
+            "users send the truth under this task's plan, so each round needs a key of its own, destroyed after it; "
+            "give the file of shufflesum keygen --rounds (--key)",
+        )
     if secret is None and peer is None:
         raise ParameterError(
             "missing-argument", "the analyzer must know its shuffler by something; give secret_file or peer_ca"
@@ -169,7 +189,8 @@ class AnalyzerServer:
     """One task's analyzer, with a page for people.
 
     Batches are taken from whoever has `secret` and, where `peer` is given, shows a certificate with that name; at least
-    one of the two is needed. `without_guarantee` answers with estimates even where the guarantee no longer holds.
+    one of the two is needed. `noise_key` is for plans under which servers draw the noise. `without_guarantee` answers
+    with estimates even where the guarantee no longer holds.
     """
 
     def __init__(
@@ -180,14 +201,16 @@ class AnalyzerServer:
         *,
         secret: str | http.SecretFile | None = None,
         peer: str | None = None,
+        noise_key: NoiseKey | None = None,
         without_guarantee: bool = False,
         page: bool = True,
         limits: http.Limits = _NO_LIMITS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         task.verify()
-        check_serving(task, opener, secret, peer)
+        check_serving(task, opener, secret, peer, noise_key)
         self._task = task
+        self._noise_key = noise_key
         self._opener = opener
         self._store = store
         self._secret = secret
@@ -220,8 +243,11 @@ class AnalyzerServer:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         # Now, so that the first batch does not wait for counting to be compiled.
-        nothing = Reports(self._task.plan.id, np.empty(0, dtype=np.uint32))
-        await asyncio.to_thread(Counts(self._task.plan).add, nothing)
+        if self._task.plan.positions is None:
+            nothing = Reports(self._task.plan.id, np.empty(0, dtype=np.uint32))
+            await asyncio.to_thread(Counts(self._task.plan).add, nothing)
+        with contextlib.suppress(StoreError):  # a key that outlived its round, because the server was killed in between
+            await asyncio.to_thread(self._destroy_keys)
         try:
             yield
         finally:
@@ -236,11 +262,15 @@ class AnalyzerServer:
             raise Refusal("bad-request", "a batch id is 32 lower-case hexadecimal digits")
         round_number, users = _number(request, "round"), _number(request, "users")
         self._check_batch(round_number, users)
-        size = users * self._task.plan.reports * SEALED_BYTES
         announced = request.headers.get("content-length")
-        if announced is not None and announced != str(size):
-            raise _wrong_length(announced[:20], size)
         try:
+            if self._task.plan.positions is not None:
+                digest = _digest(request)
+                async with self._taking:
+                    return await self._take_noisy(request, batch_id, round_number, users, digest)
+            size = users * self._task.plan.reports * SEALED_BYTES
+            if announced is not None and announced != str(size):
+                raise _wrong_length(announced[:20], size)
             async with self._taking:
                 return await self._take(request, batch_id, round_number, users, size)
         except WrongBatchError as error:
@@ -263,6 +293,67 @@ class AnalyzerServer:
             self._rejected.inc(counts.rejected)
             log.info("batch counted", round=round_number, users=users, rejected=counts.rejected)
         return http.json_response(BatchAnswer(batch_id, "counted"), 201)
+
+    async def _take_noisy(
+        self, request: Request, batch_id: str, round_number: int, users: int, digest: bytes
+    ) -> Response:
+        """Count a batch with the shuffler's noise in it. Nothing that is answered, kept or logged depends on contents.
+
+        Not even how many reports were blank, or could not be opened.
+        """
+        if await asyncio.to_thread(self._store.is_counted, batch_id, round_number):
+            async for _ in request.stream():
+                pass
+            await asyncio.to_thread(self._destroy_keys)
+            return http.json_response(BatchAnswer(batch_id, "repeated"))
+        body = _Body(request)
+        try:
+            header = BatchHeader.decode(await body.read(BatchHeader.bytes_of(self._task)), self._task)
+            if (header.round_number, header.users) != (round_number, users):
+                raise Refusal("wrong-batch", "the batch is of another round, or of other users, than its address says")
+            counter = await asyncio.to_thread(
+                BatchCounter, self._task, header, digest, self._opener, self._noise_key
+            )  # the draw is fixed now, and no report was opened
+            counts = await self._count_noisy(body, header, counter)
+        except ReportsError as error:
+            raise Refusal("wrong-batch", str(error)) from error
+        counted = CountedBatch(round_number, batch_id, users, 0, 0, 0, counts.table)
+        if await asyncio.to_thread(self._store.record, counted):
+            self._batches.inc()
+            log.info("batch counted", round=round_number, users=users)
+        await asyncio.to_thread(self._destroy_keys)
+        return http.json_response(BatchAnswer(batch_id, "counted"), 201)
+
+    async def _count_noisy(self, body: _Body, header: BatchHeader, counter: BatchCounter) -> Counts:
+        opening: deque[asyncio.Future[Reports]] = deque()
+        left = header.reports * SEALED_BYTES
+        try:
+            while left:
+                piece = await body.read(min(left, _OPEN_AT_ONCE))
+                left -= len(piece)
+                if len(opening) == _IN_FLIGHT:
+                    counter.add(await opening.popleft())
+                opening.append(asyncio.ensure_future(asyncio.to_thread(counter.take(piece))))
+            await body.end()
+            while opening:
+                counter.add(await opening.popleft())
+        finally:
+            await asyncio.gather(*opening, return_exceptions=True)  # of a batch that was broken off
+        return await asyncio.to_thread(counter.counts)
+
+    def _destroy_keys(self) -> None:
+        """Destroy the keys of rounds whose tables are kept: nobody can open their reports any more."""
+        if self._task.plan.positions is not None and isinstance(self._opener.keys, RoundKeys):
+            for counted in self._store.counted():
+                self._opener.keys.destroy(counted.round_number)
+
+    async def get_noise_key(self, request: Request) -> Response:
+        """Answer the shuffler with the noise key's fingerprint, so that it hands a set to one analyzer only."""
+        self._check_sender(request)
+        self._check_task(request)
+        if self._noise_key is None:
+            raise Refusal("not-found", "this analyzer draws no noise")
+        return http.json_response(NoiseKeyAnswer(self._noise_key.fingerprint))
 
     async def _count(self, request: Request, round_number: int, size: int) -> tuple[Counts, int]:
         """The table of a batch that is complete, and how many reports could not be opened.
@@ -344,16 +435,47 @@ class AnalyzerServer:
             )
 
 
+class _Body:
+    """A body of which so many bytes are read at a time."""
+
+    def __init__(self, request: Request) -> None:
+        self._stream = request.stream()
+        self._held = bytearray()
+
+    async def read(self, count: int) -> bytes:
+        """Exactly so many bytes."""
+        while len(self._held) < count:
+            chunk = await _next_chunk(self._stream)
+            if chunk is None:
+                raise Refusal("wrong-length", "the batch is shorter than its header says")
+            self._held += chunk
+        found = bytes(self._held[:count])
+        del self._held[:count]
+        return found
+
+    async def end(self) -> None:
+        """Refuse more."""
+        while not self._held and (chunk := await _next_chunk(self._stream)) is not None:
+            self._held += chunk
+        if self._held:
+            raise Refusal("wrong-length", "the batch is longer than its header says")
+
+
+async def _next_chunk(stream: AsyncIterator[bytes]) -> bytes | None:
+    """What comes next; None at the end."""
+    try:
+        async with asyncio.timeout(_CHUNK_SECONDS):
+            return await anext(stream, None)
+    except TimeoutError:
+        raise Refusal("too-slow", f"nothing came for {_CHUNK_SECONDS:.0f} seconds; send the batch again") from None
+
+
 async def _pieces(request: Request, size: int) -> AsyncIterator[bytes]:
     """A body of exactly `size` bytes in pieces of whole reports; no more than a piece is held."""
     stream = request.stream()
     held, seen = bytearray(), 0
     while True:
-        try:
-            async with asyncio.timeout(_CHUNK_SECONDS):
-                chunk = await anext(stream, None)
-        except TimeoutError:
-            raise Refusal("too-slow", f"nothing came for {_CHUNK_SECONDS:.0f} seconds; send the batch again") from None
+        chunk = await _next_chunk(stream)
         if chunk is None:
             break
         held += chunk
@@ -371,6 +493,13 @@ async def _pieces(request: Request, size: int) -> AsyncIterator[bytes]:
 
 def _wrong_length(given: str, size: int) -> Refusal:
     return Refusal("wrong-length", f"a batch of {given} bytes; so many users' reports have {size}")
+
+
+def _digest(request: Request) -> bytes:
+    given = request.query_params.getlist("digest")
+    if len(given) != 1 or not re.fullmatch(r"[0-9a-f]{64}", given[0]):
+        raise Refusal("bad-request", "?digest= must be given once, the SHA-256 of the batch in hexadecimal")
+    return bytes.fromhex(given[0])
 
 
 def _number(request: Request, name: str) -> int:

@@ -134,6 +134,12 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     answer: Literal["counted", "repeated"]
 
 
+class NoiseKeyAnswer(msgspec.Struct, frozen=True):
+    """Which noise key an analyzer draws with."""
+
+    fingerprint: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$", description="It tells nothing about the key.")]
+
+
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:shufflesum:problem:"
 

@@ -48,7 +48,7 @@ def shuffler_status(task: Task, store: Store, release_at: int | None) -> Shuffle
         open_round=rounds.open_round,
         users=rounds.users,
         smallest_batch=task.smallest_batch,
-        release_at=max(task.smallest_batch, release_at or 0),
+        release_at=max(task.smallest_batch, release_at or task.plan.users),
         waiting_round=None if waiting is None else waiting.round_number,
         waiting_users=None if waiting is None else waiting.users,
         expires=task.expires.isoformat(),

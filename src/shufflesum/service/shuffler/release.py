@@ -18,6 +18,8 @@ import numpy as np
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError, ReportsError, ShufflesumError
+from shufflesum.noise_keys import NoiseKey
+from shufflesum.noisy_batch import forget_batches, write_batch
 from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import messages as web
 from shufflesum.service.http.app import SecretFile, valid_secrets
@@ -95,8 +97,8 @@ class AnalyzerAddress:
 class Releaser:
     """Closes rounds that are full, delivers their batches and deletes what was taken; for ever, through every failure.
 
-    A round is closed at `release_at` users, or at the smallest batch if that is more, or once asked to, or once the
-    task has expired; never below the smallest batch.
+    A round is closed at `release_at` users (by default as many as were planned for), or once asked to, or once the task
+    has expired; never below the smallest batch.
     """
 
     def __init__(
@@ -108,14 +110,16 @@ class Releaser:
         release_at: int | None,
         released: Callable[[Batch], None],
         failed: Callable[[], None],
+        noise_key: NoiseKey | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
         self._task = task
         self._analyzer = analyzer
-        self._release_at = release_at or 0
+        self._release_at = release_at or task.plan.users
         self._released = released
         self._failed = failed
+        self._noise_key = noise_key
         self._clock = clock
         self._wanted = asyncio.Event()
         self._deleted = False
@@ -207,6 +211,7 @@ class Releaser:
         """After expiry, delete what can never be released though a batch waits, and that too when its grace is over."""
         if self._surely_over(_GRACE):
             await asyncio.to_thread(self._store.delete_all, pending=True)
+            await asyncio.to_thread(self._forget_batches)
             log.error("batch not taken in time, deleted with everything", round=batch.round_number, users=batch.users)
         elif not self._deleted_rest and self._surely_over():
             rounds = await asyncio.to_thread(self._store.rounds)
@@ -216,10 +221,53 @@ class Releaser:
                 self._deleted_rest = True
 
     async def _deliver(self, batch: Batch) -> None:
+        if self._noise_key is not None and self._task.plan.positions is not None:
+            await self._deliver_noisy(batch, self._noise_key)
+            return
         reports = batch.users * self._task.plan.reports
+        await self._hand_over(batch, reports, reports * SEALED_BYTES, lambda: self._body(batch, reports))
+
+    async def _deliver_noisy(self, batch: Batch, noise_key: NoiseKey) -> None:
+        """Write the batch with our noise in it to a file beside the noise key, then hand over what is in the file."""
+        partner = None
+        if self._task.plan.noise_by == "servers":
+            partner = await self._partner()
+        written = await asyncio.to_thread(
+            write_batch,
+            noise_key.path.resolve().parent,
+            self._task,
+            batch.round_number,
+            lambda: self._store.sealed(batch),
+            noise_key,
+            partner=partner,
+        )
+        header = written.header
+        await self._hand_over(
+            batch, header.reports, header.size, lambda: _file(written.path), digest=written.digest.hex()
+        )
+        await asyncio.to_thread(self._forget_batches)
+
+    def _forget_batches(self) -> None:
+        if self._noise_key is not None:
+            forget_batches(self._noise_key.path.resolve().parent, self._task)
+
+    async def _partner(self) -> str:
+        """The fingerprint of the analyzer's noise key."""
+        async with self._analyzer.client(30.0) as client:
+            for secret in valid_secrets(self._analyzer.secret) or (None,):
+                url = f"{self._analyzer.url}/tasks/{self._task.id}/noise-key"
+                answer = await web.ask(client, "GET", url, headers=_bearer(secret), seconds=30.0)
+                found = web.read_answer(answer.body, web.NoiseKeyAnswer) if answer.status == 200 else None
+                if found is not None:
+                    return found.fingerprint
+        raise _NotTaken(f"the analyzer does not say which noise key it draws with, status {answer.status}")
+
+    async def _hand_over(
+        self, batch: Batch, reports: int, size: int, body: Callable[[], AsyncIterator[bytes]], **announced: str
+    ) -> None:
         # The analyzer answers when it has opened everything, some thousands of reports a second.
         seconds = 120.0 + reports / 500
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(reports * SEALED_BYTES)}
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         async with self._analyzer.client(seconds) as client:
             # The second secret counts where the analyzer has not heard of the first yet.
             for secret in valid_secrets(self._analyzer.secret) or (None,):
@@ -227,9 +275,9 @@ class Releaser:
                     client,
                     "POST",
                     f"{self._analyzer.url}/tasks/{self._task.id}/batches/{batch.batch_id}",
-                    params={"round": batch.round_number, "users": batch.users},
-                    body=self._body(batch, reports),
-                    headers=headers if secret is None else headers | {"Authorization": f"Bearer {secret}"},
+                    params={"round": batch.round_number, "users": batch.users, **announced},
+                    body=body(),
+                    headers=headers | _bearer(secret),
                     seconds=2 * seconds,
                 )
                 if _taken(answer, batch):
@@ -248,6 +296,16 @@ class Releaser:
             # An open reading would keep the store from cutting its log. Where a thread still reads, it ends with that.
             with contextlib.suppress(ValueError):
                 pieces.close()
+
+
+async def _file(path: Path) -> AsyncIterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := await asyncio.to_thread(file.read, _SENT * SEALED_BYTES):
+            yield piece
+
+
+def _bearer(secret: str | None) -> dict[str, str]:
+    return {} if secret is None else {"Authorization": f"Bearer {secret}"}
 
 
 def _taken(answer: web.Answer, batch: Batch) -> bool:

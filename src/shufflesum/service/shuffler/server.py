@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope
 
 from shufflesum._machine import SYSTEM_CLOCK, Clock
 from shufflesum.errors import ParameterError
+from shufflesum.noise_keys import NoiseKey
 from shufflesum.sealing import SEALED_BYTES
 from shufflesum.service.http import app as http
 from shufflesum.service.http.messages import OpenRound, Refusal
@@ -167,17 +168,19 @@ _REFUSALS = {
 class ShufflerOptions:
     """How a shuffler runs: its analyzer, its tokens if it needs any, and when it releases.
 
-    Whoever has `operator_secret` can ask for a release below `release_at`, for the status and the metrics; without one
-    nobody can ask for the first two, and everybody for the last.
+    `noise_key` is for plans under which servers draw the noise. Whoever has `operator_secret` can ask for a release
+    below `release_at`, for the status and the metrics; without one nobody can ask for the first two, and everybody for
+    the last.
 
-    `release_at` is a number of users, no fewer than the task's smallest batch; `max_pending` uploads, and
-    64 MB, may wait to be written before others are turned away for a moment. `show_progress` tells everybody
-    about how many users the open round has. Web pages of `allowed_origins` may load the task, ask for the round and
-    upload.
+    `release_at` is a number of users, no fewer than the task's smallest batch, by default those it was planned for.
+    `max_pending` uploads, and 64 MB, may wait to be written before others are turned away for a moment. `show_progress`
+    tells everybody about how many users the open round has. Web pages of `allowed_origins` may load the task, ask for
+    the round and upload.
     """
 
     analyzer: AnalyzerAddress
     operator_secret: str | http.SecretFile | None = None
+    noise_key: NoiseKey | None = None
     tokens: Tokens | None = None
     release_at: int | None = None
     max_pending: int = 2000
@@ -187,6 +190,12 @@ class ShufflerOptions:
 
     def check(self, task: Task) -> None:
         """Refuse what contradicts the task."""
+        if task.plan.positions is not None and self.noise_key is None:
+            raise ParameterError(
+                "missing-argument",
+                "the shuffler draws noise under this task's plan; give its noise key (--noise-key), from shufflesum "
+                "keygen --noise",
+            )
         if self.release_at is not None and self.release_at < task.smallest_batch:
             raise ParameterError(
                 "out-of-range",
@@ -234,6 +243,7 @@ class _Shuffler:
             release_at=options.release_at,
             released=self._count_release,
             failed=failures.inc,
+            noise_key=options.noise_key,
             clock=clock,
         )
         self.queue = UploadQueue(
