@@ -13,7 +13,7 @@ demo: .venv/.run-installed        ## aggregate a synthetic crowd privately and d
 	$(BIN)/shufflesum demo -o demo-output
 
 demo-service: .venv/.dev-installed  ## client, shuffler and analyzer as separate programs on this machine
-	$(BIN)/shufflesum demo --service
+	$(BIN)/python examples/service.py
 
 demo-web: .venv/.run-installed    ## a survey in the browser, a crowd of simulated visitors, and what the analysts see
 	$(BIN)/python examples/survey/run.py

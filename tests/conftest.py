@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -25,7 +26,7 @@ TIERS = {
         "service",
         "cli/test_send.py",
         "cli/test_service_audit.py",
-        "cli/test_service_demo.py",
+        "service/test_service_example.py",
     ),
     "cluster": (
         "batch/spark",
@@ -56,6 +57,16 @@ TIERS = {
 """What takes long, or starts servers, Spark (an example does), a browser, processes or commands; all else is quick."""
 
 QUICK_SECONDS = 5.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_at_work() -> Iterator[None]:
+    """A thread that a test leaves behind and that never waits slows down all tests after it, and fails none."""
+    yield
+    start, spent = time.monotonic(), time.process_time()
+    time.sleep(0.5)
+    busy = (time.process_time() - spent) / (time.monotonic() - start)
+    assert busy < 0.2, f"threads that tests left behind take {busy:.0%} of a processor: {threading.enumerate()}"
 
 
 @pytest.fixture(params=["compiled", pytest.param("uncompiled", marks=pytest.mark.slow)])

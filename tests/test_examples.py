@@ -183,6 +183,6 @@ def test_a_classifier_is_trained_from_random_bits_as_the_readme_shows() -> None:
 def test_every_example_is_in_the_readme_and_tested() -> None:
     files = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "beats")
     # Spark's and Flower's are among the tests of these, because they are not everywhere.
-    assert files == sorted([*NUMBERS, "federated_flower", "federated_softmax", "spark_job"])
+    assert files == sorted([*NUMBERS, "federated_flower", "federated_softmax", "service", "spark_job"])
     text = (FOLDER / "README.md").read_text()
     assert sorted(re.findall(r"\]\((\w+)\.py\)", text)) == files

@@ -610,8 +610,7 @@ def load_estimate(path: str | Path) -> BaseEstimate:
         content = decode_checked(data, _FORMAT)
     except ValueError as error:
         raise FileError(
-            problem_of(error),
-            f"{path}: is no estimate that can be used: {error}; save one with estimate.save(path)",
+            problem_of(error), f"{path}: is no estimate that can be used: {error}; save one with estimate.save(path)"
         ) from error
     if content.keys() - {"adjusted", "left_out"} != _FIELDS:
         raise FileError("malformed", f"{path}: an estimate has {', '.join(sorted(_FIELDS))}, and nothing else")

@@ -79,8 +79,6 @@ def test_a_crowd_too_small_is_noted_in_plain_words(command: Command) -> None:
         ("-o file/below", ("[unwritable]", "file/below")),
         ("-o file", ("[unwritable]", "folder file")),
         ("-o taken", ("[unwritable]", "taken/heartbeat.png")),
-        ("--service -o here", ("[conflicting-arguments]", "--output", "--service")),
-        ("--service --epsilon 2", ("[conflicting-arguments]", "--epsilon", "--service")),
     ],
 )
 def test_a_refused_demo_writes_nothing(command: Command, folder: Path, arguments: str, said: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import threading
@@ -59,12 +60,19 @@ class HostileServer:
     def _read(self, connection: socket.socket) -> None:
         came = b""
         while b"\r\n\r\n" not in came:
-            came += connection.recv(1 << 16)
+            came += self._received(connection)
         head, _, body = came.partition(b"\r\n\r\n")
         lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
         left = (int(lengths[0]) if lengths else 0) - len(body)
         while left > 0:
-            left -= len(connection.recv(1 << 16))
+            left -= len(self._received(connection))
+
+    def _received(self, connection: socket.socket) -> bytes:
+        """What came; from whoever has closed comes nothing at once, for ever."""
+        piece = connection.recv(1 << 16)
+        if not piece:
+            raise ConnectionAbortedError
+        return piece
 
     def _pieces(self) -> Iterator[bytes]:
         head = f"HTTP/1.1 {self.status} Yes\r\nContent-Type: application/json\r\n".encode()
@@ -89,4 +97,6 @@ class HostileServer:
 
     def __exit__(self, *_: object) -> None:
         self._over = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -116,7 +116,7 @@ def test_the_wheel_alone_runs_demo_plots_and_service_outside_the_source_tree(
     )
     assert "<svg" in (tmp_path / "mean.svg").read_text()
     assert "<html" in (tmp_path / "run.html").read_text()
-    assert "both servers have stopped" in run(command / "shufflesum", "demo", "--service", cwd=tmp_path)
+    assert "both servers have stopped" in run(command / "python", ROOT / "examples/service.py", cwd=tmp_path)
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: make setup-browser")

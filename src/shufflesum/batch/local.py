@@ -223,8 +223,7 @@ def open_users(path: str | os.PathLike[str] | Address, options: ReadOptions = AU
     path = place(path)
     if not path.exists():
         raise FileError(
-            unread(path),
-            f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files",
+            unread(path), f"{path}: does not exist; give a {', '.join(READABLE)} file, or a folder of such files"
         )
 
     def opened(file: PathOrUrl) -> DataSource:

@@ -341,8 +341,7 @@ def open_source(*paths: Place, task: Task | None = None) -> ReportSource:
                 )
         if task is None:
             raise ReportsError(
-                "missing-argument",
-                f"{with_uploads[0]}: holds uploads of a task's clients; say which task (task=)",
+                "missing-argument", f"{with_uploads[0]}: holds uploads of a task's clients; say which task (task=)"
             )
         return open_uploads([folder for folder in folders if isinstance(folder, Path)], task)
     inputs = report_files.describe_inputs([path for folder in folders for path in report_files.report_paths(folder)])

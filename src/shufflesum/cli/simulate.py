@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from click.core import ParameterSource
 from rich.markup import escape
 
 from shufflesum._format import upwards
@@ -23,13 +21,10 @@ from shufflesum.cli.output import console
 from shufflesum.cli.table import TEXT_PARAMETERS, TableOptions, check_table, named_columns, text_options
 from shufflesum.domains import DOMAINS
 from shufflesum.errors import FileError
-from shufflesum.mechanisms import RandomizedResponse
 from shufflesum.pages import simulation_page
 from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan
 from shufflesum.plots import DRAWABLE, estimate_chart, require_plots, save_chart
-from shufflesum.sealing import SEALED_BYTES
-from shufflesum.service import require_service
 from shufflesum.simulation import Simulation, found, simulate, simulate_batches
 from shufflesum.synthetic import heartbeats
 from shufflesum.tables.readers import rows_of
@@ -192,33 +187,18 @@ def _show_simulation(tried: Simulation, as_json: bool) -> None:
 
 
 _SAMPLES = 100
-_SERVICE_USERS = 2000
 
 
 @click.command("demo", cls=Command)
-@click.option(
-    "--users",
-    type=click.IntRange(min=100),
-    default=50_000,
-    show_default=True,
-    help=f"Size of the crowd; with --service {_SERVICE_USERS} unless given.",
-)
+@click.option("--users", type=click.IntRange(100), default=50_000, show_default=True, help="Size of the crowd.")
 @click.option("--epsilon", type=float, default=1.0, show_default=True)
 @click.option("--delta", type=float, default=1e-6, show_default=True)
 @click.option("-o", "--output", type=PATH, default=Path("demo-output"), help="Folder for the picture.")
-@click.option("--service", is_flag=True, help="Run shuffler and analyzer as servers on this machine instead.")
-def demo_command(users: int, epsilon: float, delta: float, output: Path, service: bool) -> None:
+def demo_command(users: int, epsilon: float, delta: float, output: Path) -> None:
     """Make a crowd of synthetic heartbeats, learn their mean beat privately, and draw it beside the true one.
 
     The beats come from a model of the P, Q, R, S and T waves, so the truth is known and nobody's data is used.
     """
-    if service:
-        context = click.get_current_context()
-        given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-        if unheeded := sorted(given - {"service", "users"}):
-            raise conflict(f"--{unheeded[0]} is not for --service, which draws nothing and has its own plan")
-        run_service_demo(users=users if "users" in given else _SERVICE_USERS)
-        return
     require_plots()
     console.print(f"{users:,} people, each with one heartbeat of {_SAMPLES} samples that nobody else may see.")
     with printed.warnings_as_notes():
@@ -256,52 +236,3 @@ def demo_command(users: int, epsilon: float, delta: float, output: Path, service
         )
         save_chart(chart, staged)
     console.print(f"picture: {picture}", markup=False)
-
-
-_DEMO_SAMPLES, _DEMO_COORDINATES = 20, 4
-_SECONDS = 120.0
-
-
-def run_service_demo(*, users: int) -> None:
-    """Start shuffler and analyzer, send a synthetic crowd, print the estimate and what each party saw, stop all."""
-    require_service()
-    from shufflesum.loopback import deployed
-    from shufflesum.service.client import Client, estimates_in, fetch_estimate
-
-    plan = make_plan(
-        users=users,
-        shape=_DEMO_SAMPLES,
-        epsilon=1.0,
-        delta=1e-6,
-        mechanism=RandomizedResponse.Options(coordinates=_DEMO_COORDINATES),
-    )
-    beats = heartbeats(users, _DEMO_SAMPLES)
-    with deployed("demo", plan) as deployment:
-        task = deployment.task
-        console.print(f"analyzer, shuffler and {users:,} users run on this machine, each with files of its own")
-        start = SYSTEM_CLOCK.monotonic()
-        with Client(task, contributions=deployment.contributions) as client:
-            client.upload_many(beats, [f"user {i}" for i in range(users)])
-        taken = SYSTEM_CLOCK.monotonic() - start
-        console.print(f"{users:,} uploads randomized, sealed and acknowledged in {taken:.1f} s")
-        document = fetch_estimate(task, deployment.analyzer_url, wait=_SECONDS)
-        found = document["rounds"][0]
-        console.print("\n[bold]What the analyzer publishes[/bold]")
-        printed.print_estimate(estimates_in(task, document)[1], 0.95)
-        off = np.abs(np.array(found["mean"]) - beats.mean(axis=0, dtype=np.float64)).max()
-        console.print(f"no mean is farther than {off:.2g} from the true one, known only because the crowd is made up")
-        console.print("\n[bold]What the shuffler saw[/bold]: sizes only")
-        console.print(
-            f"  {found['uploads']:,} uploads of exactly {task.upload_bytes} bytes, every report sealed for the "
-            "analyzer; after the release it keeps upload ids and no reports",
-            markup=False,
-        )
-        for event in deployment.shuffler.events():
-            console.print(f"  log: {json.dumps(event)}", markup=False)
-        console.print("[bold]What the analyzer saw[/bold]: unlinked reports")
-        console.print(
-            f"  one batch of {found['uploads'] * plan.reports:,} reports of {SEALED_BYTES} bytes in random order, "
-            f"{found['rejected_reports']} rejected; it keeps only how often each value came for each sample",
-            markup=False,
-        )
-    console.print("both servers have stopped, and their files are gone")

@@ -492,8 +492,7 @@ def refuse_midpoint(missing: Missing, why: str) -> None:
 def refuse_for_labels(*, clip: bool, missing: Missing, remedy: str = "") -> None:
     """Refuse what cannot be done about labels that are missing, or not among those of the plan."""
     refuse_midpoint(
-        missing,
-        f"with labels, which have no middle; use missing='refuse' and leave incomplete rows out{remedy}",
+        missing, f"with labels, which have no middle; use missing='refuse' and leave incomplete rows out{remedy}"
     )
     if clip:
         raise ParameterError("impossible-combination", "clip=True is for numbers; labels have no nearest one")

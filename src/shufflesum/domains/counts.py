@@ -498,12 +498,7 @@ class Top:
 
 
 def top_of(
-    labels: Sequence[Label],
-    names: Sequence[str],
-    counts: Floats,
-    ends: tuple[Floats, Floats],
-    k: int,
-    level: float,
+    labels: Sequence[Label], names: Sequence[str], counts: Floats, ends: tuple[Floats, Floats], k: int, level: float
 ) -> Top:
     """Ranks from intervals that hold together with probability `level`.
 

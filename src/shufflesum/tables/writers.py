@@ -122,10 +122,7 @@ def warnings_to_json(estimate: BaseEstimate) -> list[dict[str, str]]:
 
 
 def write_estimate(
-    path: str | os.PathLike[str],
-    estimate: BaseEstimate,
-    level: float = 0.95,
-    names: Sequence[str] | None = None,
+    path: str | os.PathLike[str], estimate: BaseEstimate, level: float = 0.95, names: Sequence[str] | None = None
 ) -> None:
     """Write the estimate in the format of the path's suffix: .json, .csv, .parquet or .npz.
 

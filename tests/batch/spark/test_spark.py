@@ -93,7 +93,7 @@ def test_spark_counts_what_local_wrote(session: Any, tmp_path: Path) -> None:
     spark.shuffle_folder(tmp_path / "reports", tmp_path / "by spark")
     counted, _ = count(open_dataset(tmp_path / "by local", stage="shuffled"), TARGET)
     for folder in ("by local", "by spark"):
-        found = spark.analyze_folder(tmp_path / folder, PLAN)
+        found = spark.analyze(spark.read(session, tmp_path / folder, "shuffled"), PLAN)
         np.testing.assert_array_equal(found.table, counted.table)
         # Also where the frame is no longer just files.
         frame = spark.read(session, tmp_path / folder, "shuffled").where("cell >= 0")
@@ -194,13 +194,11 @@ def test_a_batch_with_too_many_malicious_users_has_no_estimate(session: Any, tmp
     assert spark.analyze(spark.read(session, folder, "shuffled"), plan).users == 8
     folder = write_folder(tmp_path / "part", Identity.for_plan(plan).shuffled(24), honest, honest)
     with refusal("guarantee-broken", error=ReportsError):  # of a part of a batch nobody can see who was honest
-        spark.analyze_folder(folder, plan)
-    with refusal("guarantee-broken", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
     folder = write_folder(tmp_path / "malicious", Identity.for_plan(plan).shuffled(16), honest, malicious)
     with refusal("guarantee-broken", "least 4", "of 8", error=ReportsError):
         spark.analyze(spark.read(session, folder, "shuffled"), plan)
-    found = spark.analyze_folder(folder, plan, without_guarantee=True)
+    found = spark.analyze(spark.read(session, folder, "shuffled"), plan, without_guarantee=True)
     assert not found.guarantee_holds
 
 

@@ -98,7 +98,7 @@ def test_words_and_numbers_in_bins(session: Any, table: pa.Table) -> None:
 
 
 @pytest.mark.slow
-def test_folders_of_labels_are_shared_with_the_local_engine(table: pa.Table, tmp_path: Path) -> None:
+def test_folders_of_labels_are_shared_with_the_local_engine(session: Any, table: pa.Table, tmp_path: Path) -> None:
     from shufflesum.batch import spark
 
     plan = planned(ss.Categories(["yes", "no", "unsure"], column="answer"))
@@ -106,7 +106,7 @@ def test_folders_of_labels_are_shared_with_the_local_engine(table: pa.Table, tmp
     spark.randomize_folder(tmp_path / "users.parquet", tmp_path / "reports", plan)
     spark.shuffle_folder(tmp_path / "reports", tmp_path / "shuffled")
     counts, _ = count(open_dataset(tmp_path / "shuffled", stage="shuffled"), PlainTarget(plan))
-    estimate = spark.analyze_folder(tmp_path / "shuffled", plan)
+    estimate = spark.analyze(spark.read(session, tmp_path / "shuffled", "shuffled"), plan)
     np.testing.assert_array_equal(estimate.table, counts.table)
     assert isinstance(estimate, ss.CountEstimate)
     assert holds(estimate.count_interval(SURE), (700, 400, 100))

@@ -8,7 +8,6 @@ try:
     from shufflesum.batch.spark.jobs import session
     from shufflesum.batch.spark.roles import (
         analyze,
-        analyze_folder,
         count,
         count_folder,
         randomize,
@@ -25,7 +24,6 @@ except ImportError as error:
 
 __all__ = [
     "analyze",
-    "analyze_folder",
     "count",
     "count_folder",
     "randomize",

@@ -263,24 +263,7 @@ def count_folder(
     conf: Mapping[str, str] | None = None,
 ) -> Counts:
     """`count` of a folder of shuffled reports."""
-    return _count(open_dataset(path, stage="shuffled"), plan, master, conf)
-
-
-def analyze_folder(
-    path: str | os.PathLike[str],
-    plan: Plan,
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    without_guarantee: bool = False,
-) -> AnyEstimate:
-    """`analyze` of a folder of shuffled reports; refused as `shufflesum.release` says."""
     dataset = open_dataset(path, stage="shuffled")
-    counts = _count(dataset, plan, master, conf)
-    return release(counts, whole=dataset.whole, without_guarantee=without_guarantee)
-
-
-def _count(dataset: Dataset, plan: Plan, master: str | None, conf: Mapping[str, str] | None) -> Counts:
     PlainTarget(plan).check(dataset.identity)
     return count(frame_of(jobs.session(master, conf), dataset), plan)
 

@@ -207,10 +207,7 @@ class L2Ball(ArrayDomain):
 
     def check_options(self, *, clip: bool, missing: Missing) -> None:
         """Refuse what cannot be done here about missing values; any row can be clipped."""
-        refuse_midpoint(
-            missing,
-            "for updates with a bounded norm; use missing='refuse' and leave incomplete ones out",
-        )
+        refuse_midpoint(missing, "for updates with a bounded norm; use missing='refuse' and leave incomplete ones out")
 
     def block(self, rows: Any, first_row: int = 0, *, clip: bool = False, missing: Missing = "refuse") -> Values:
         """(m, d) differences to the centre, each within the clipping norm but for rounding; never changes `rows`.

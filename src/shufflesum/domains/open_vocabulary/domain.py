@@ -57,10 +57,7 @@ class OpenVocabulary(Domain):
     """
 
     kind: ClassVar[str] = "open-vocabulary"
-    parts: ClassVar[tuple[str, str]] = (
-        "open_vocabulary.estimate:VocabularyEstimate",
-        "wording:OpenVocabularyWording",
-    )
+    parts: ClassVar[tuple[str, str]] = ("open_vocabulary.estimate:VocabularyEstimate", "wording:OpenVocabularyWording")
     trivial_guess: ClassVar[str] = "that nobody holds a word"
     needs_candidates: ClassVar[bool] = True
     made_up_words: ClassVar[tuple[str, ...]] = tuple(f"word {number}" for number in range(1, 1001))
