@@ -134,7 +134,8 @@ def test_padding_to_less_than_the_largest_number_gives_something_away(short: int
 @pytest.mark.parametrize("blank", [False, True])
 def test_one_permutation_for_all_positions_links_what_a_user_sends(blank: bool) -> None:
     # the sabotaged twin: which reports are beside each other says more than the noisy table
-    domain = oracle.numbers([SHORT, SHORT], [3 if blank else 2] * 2, 1)
+    without = oracle.vocabulary(SHORT, [(0, 1, 0, 1), (1, 0, 0, 1)], 2)
+    domain = oracle.numbers([SHORT, SHORT], [3, 3], 1) if blank else without
     view = laws(domain, oracle.opened, linked=True)
     table = laws(domain, oracle.noisy)
     beyond = 0
