@@ -74,6 +74,7 @@ class Randomizer(_RowReader):
         compiled: bool | None = None,
     ) -> None:
         self._check_plan(plan)
+        plan.check_sending()
         super().__init__(plan, round_number, clip, missing)
         self.compiled = can_compile() if compiled is None else compiled
         self._encoder = plan.mechanism.encoder(plan.encoding_of(self._domain), source or SecureSource())

@@ -76,11 +76,12 @@ def refuse_broken(broken: str | None, *, without_guarantee: bool) -> None:
 def min_malicious(counts: Counts) -> int:
     """The fewest users who cannot have followed the protocol, given the table of a whole batch.
 
-    Everybody sends the same number of reports: where some are left over, somebody sent another number.
+    Everybody sends the same number of reports: where some are left over, somebody sent another number, unless they are
+    a shuffler's.
     """
     plan = counts.plan
     found = plan.mechanism.min_malicious(plan.encoding, counts.table, counts.blanks, counts.rejected, counts.users)
-    return max(found, int(counts.received % plan.reports > 0))
+    return max(found, int(plan.positions is None and counts.received % plan.reports > 0))
 
 
 def why_broken(counts: Counts) -> str | None:

@@ -40,10 +40,14 @@ class Reports:
         """Check the format, not the content."""
         if (self.by_position is None) != (self.users is None):
             raise ReportsError("wrong-type", "by_position and users are given together, or neither of them")
-        if self.by_position is not None and sum(self.by_position) != len(self.cells):
-            raise ReportsError(
-                "wrong-length", f"by_position has {sum(self.by_position)} reports, but there are {len(self.cells)}"
-            )
+        if self.by_position is not None and self.users is not None:
+            check_size("users", self.users, 0, (1 << 32) - 1)
+            if not all(isinstance(number, int) and number >= 0 for number in self.by_position):
+                raise ReportsError("wrong-type", "by_position must be whole numbers of reports, none below 0")
+            if sum(self.by_position) != len(self.cells):
+                raise ReportsError(
+                    "wrong-length", f"by_position has {sum(self.by_position)} reports, but there are {len(self.cells)}"
+                )
         if not isinstance(self.cells, np.ndarray) or self.cells.dtype != np.uint32 or self.cells.ndim != 1:
             raise ReportsError("wrong-type", "cells of reports must be a one-dimensional uint32 array")
         check_size("round_number", self.round_number, 1, (1 << 32) - 1)
@@ -97,7 +101,7 @@ class Counts(OnlyOnce):
     analyzer draws, the table begins with its `draw`, before the first report, and is never seen without.
     """
 
-    __slots__ = ("_draw", "_received", "_users", "blanks", "plan", "rejected", "round_number", "table")
+    __slots__ = ("_counted", "_draw", "_received", "_users", "blanks", "plan", "rejected", "round_number", "table")
 
     _check_plan = staticmethod(check_plan)
 
@@ -117,6 +121,7 @@ class Counts(OnlyOnce):
         self.blanks = 0
         self.rejected = 0
         self._users = 0
+        self._counted = False  # elsewhere: no reports were received here
         self._received = None if plan.positions is None else np.zeros(len(plan.positions), dtype=np.int64)
         self._draw: NDArray[np.int64] | None = None
         if plan.noise_by == "servers":
@@ -155,6 +160,8 @@ class Counts(OnlyOnce):
         self._check_round(reports.round_number)
         self._refuse_if_released()
         if self.plan.positions is not None:
+            if self._counted:
+                raise ReportsError("mixed-reports", "a table with its noise in it takes no further reports")
             self._add_shuffled(reports, self.plan.positions)
             return
         if outside := count_cells(reports.cells, self.table):
@@ -181,8 +188,11 @@ class Counts(OnlyOnce):
     def add_table(self, table: NDArray[np.int64], users: int) -> None:
         """Add what was counted of so many users elsewhere, the noise of shuffler or process in it."""
         self._refuse_if_released()
+        if self._counted or self.received:
+            raise ReportsError("mixed-reports", "a table that was counted elsewhere goes into an empty one")
         self._take_users(users)
         self.table += table
+        self._counted = True
 
     def _take_users(self, users: int) -> None:
         """All pieces are of one batch."""
@@ -197,7 +207,7 @@ class Counts(OnlyOnce):
     def missing(self) -> str | None:
         """What is missing or too many of a shuffled batch, by the numbers of reports alone; None where nothing is."""
         positions, received = self.plan.positions, self._received
-        if positions is None or received is None or not received.any():
+        if positions is None or received is None or self._counted:
             return None
         sent = self._users * positions.reports
         added = np.add.reduceat(self.plan.mechanism.most_drawn(self.plan.encoding), positions.first[:-1])
@@ -223,9 +233,13 @@ class Counts(OnlyOnce):
         self._check_round(other.round_number)
         self._refuse_if_released()
         if self._received is not None and other._received is not None:
+            other._refuse_if_released()  # it would be released with a second draw
+            if self._counted or other._counted:
+                raise ReportsError("mixed-reports", "a table with its noise in it is a batch of its own")
             if other._users:
                 self._take_users(other._users)
             self._received += other._received
+            other.close()
         self.table += other.table if other._draw is None else other.table - other._draw  # one draw for all of them
         self.blanks += other.blanks
         self.rejected += other.rejected
