@@ -222,6 +222,7 @@ IN_ORDER = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_the_shuffler_hands_on_what_is_enumerated(name: str) -> None:
     case, held = IN_ORDER[name]
@@ -271,6 +272,7 @@ def _noise_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoisyTable, "draw", same)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sabotage", [_linked, _unpadded, _unpermuted, _permuted_as_a_whole, _other_noise, _noise_once])
 def test_a_sabotaged_shuffler_is_noticed(sabotage: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
@@ -281,6 +283,7 @@ def test_a_sabotaged_shuffler_is_noticed(sabotage: Callable[..., None], monkeypa
 # ---- the analyzer in memory ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_analyzers_table_is_that_of_the_shuffler_and_a_draw_of_its_own(case: Case) -> None:
     held = case.held[:2]
     plan = short(case)
@@ -312,6 +315,7 @@ VARIANCES = {
 """The least variance of a cell's noise at delta = 1e-6."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "epsilon"), [(name, epsilon) for name, (_, row) in VARIANCES.items() for epsilon in row]
 )
