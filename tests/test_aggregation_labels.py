@@ -59,6 +59,10 @@ def test_a_list_of_labels_is_a_domain() -> None:
     assert ss.plan(users=1000, domain=["yes", "no"], epsilon=1.0, delta=1e-6).domain == ss.Categories(["yes", "no"])
     grouped = ss.aggregate(FRAME, group_by="g", domain=["a", "b"], bounds=(0, 1), **WANTED)
     assert (grouped.plan.domain.labels, grouped.columns) == (ss.GroupBy(["a", "b"]).labels, ("x",))
+    two = ss.aggregate(
+        FRAME.assign(y=0.5), group_by="g", domain=["a", "b"], bounds={"x": (0, 1), "y": (0, 9)}, **WANTED
+    )
+    assert (two.columns, two.mean.shape) == (("x", "y"), (2, 2))
 
 
 def test_what_may_be_done_about_missing_values_is_named() -> None:

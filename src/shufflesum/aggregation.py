@@ -65,14 +65,16 @@ def aggregate(
     counts them). With a `budget` the plan is begun there before anything is drawn, and refused if it does not fit; the
     round is then the budget's next, unless it is given. What else is refused, is refused before and costs nothing.
     """
-    if group_by is not None and isinstance(domain, list | tuple):
-        domain = GroupBy(domain)
-    numbers = domain.numbers if isinstance(domain, Domain) else None
-    default = domain is None or (numbers is not None and numbers.default_bounds)
-    unbounded = plan is None and choices.get("bounds") is None and default
     library = library_of(arrays)
     if plan is None:
         arrays = _chosen(arrays, group_by, choices.get("columns"))
+        if group_by is not None and isinstance(domain, list | tuple):
+            held, _ = users_numbers(_grouped(arrays, group_by, GroupBy(domain))[1])
+            domain = GroupBy(domain, () if held.shape[1:] == (1,) else held.shape[1:])
+    numbers = domain.numbers if isinstance(domain, Domain) else None
+    default = domain is None or (numbers is not None and numbers.default_bounds)
+    unbounded = plan is None and choices.get("bounds") is None and default
+    if plan is None:
         values = _grouped(arrays, group_by, domain)
         plan, rows, left_out = _planned(values, domain, shape, epsilon, delta, missing, choices)
     else:

@@ -113,6 +113,8 @@ def test_the_top_is_told_in_words() -> None:
     table = np.array([900, 700, 500, 480, 210, 200]) + 200
     estimate = count_estimate(Categories(["a", "b", "c", "d", "e", "f"]), table, 2690, 400, 0.5)
     top = estimate.top(5)
+    assert top.statement in str(top)
+    assert all(f"{top.rows[0].count:,.0f}" in shown for shown in (str(top), top._repr_html_()))
     assert top.labels == ("a", "b", "c", "d", "e")
     assert [row.rank for row in top.rows] == [1, 2, 3, 4, 5]
     assert [row.certain for row in top.rows] == [True] * 4 + [False]

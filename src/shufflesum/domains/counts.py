@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shufflesum._checks import check_choice, check_number, check_size
-from shufflesum._format import percent
+from shufflesum._format import Shown, between, percent
 from shufflesum.cautions import ShufflesumWarning, large_other, uninformative
 from shufflesum.domains.labels import Label
 from shufflesum.domains.structure import weights_of
@@ -490,6 +490,21 @@ class Top:
     rows: tuple[TopRow, ...]
     level: float
     statement: str
+
+    def __str__(self) -> str:
+        """The labels with their counts: the same as a notebook shows."""
+        return self._shown().text()
+
+    def _repr_html_(self) -> str:
+        return self._shown().html()
+
+    def _shown(self) -> Shown:
+        heads = ("label", "rank", "users", f"{percent(self.level)} % interval, of all together")
+        rows = [
+            (str(row.label), str(row.rank), f"{row.count:,.0f}", between(row.lower, row.upper, 10.0))
+            for row in self.rows
+        ]
+        return Shown(f"Top {len(rows)}", [self.statement], (heads, rows))
 
     @property
     def labels(self) -> tuple[Label, ...]:
