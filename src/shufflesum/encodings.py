@@ -6,6 +6,7 @@ nothing else about the data. Neither imports the other.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from shufflesum.cells import BLANK
+from shufflesum.marginals import LeastSquares, Marginal, maximal
 
 if TYPE_CHECKING:
     from shufflesum.randomness import RandomSource
@@ -157,6 +161,28 @@ class GroupedValues(Block):
     def check(self) -> None:
         """Refuse what is outside the limits."""
         self.numbers.check()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeValues(Block):
+    """The value of each of a user's attributes, (m, attributes), and numbers that are still to be rounded to one.
+
+    Of an attribute with `numbers` the value 0 stands for the user's number, rounded at random to 0..levels; any other
+    value is as it is. Whoever encodes rounds once for each user, so that all tables agree.
+    """
+
+    values: NDArray[np.uint32]
+    first_row: int
+    numbers: tuple[tuple[int, int, Values], ...] = ()
+    """An attribute, its levels, and the numbers, (m, 1)."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def check(self) -> None:
+        """Refuse what is outside the limits."""
+        for _, _, numbers in self.numbers:
+            numbers.check()
 
 
 # ---- sensitivity -----------------------------------------------------------------------------------------------------
@@ -398,6 +424,93 @@ class MultiHot(Encoding):
             digit = ChangedCells(self.groups * self.coordinates, 2 * self.coordinates, paired=True)
             return Sensitivity((digit,) * self.digits + (ChangedCells(self.groups, 2, paired=True),))
         return Sensitivity((ChangedCells(self.coordinates, self.coordinates, paired=False),) * self.digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Marginals(Encoding):
+    """Tables that count users by the values of some attributes: in each, one cell of each user is true.
+
+    A table has a cell for every combination of its attributes' values. One of a single attribute with two values has
+    one cell, for the second: the number of users is known.
+    """
+
+    sizes: tuple[int, ...]
+    """How many values each attribute has."""
+    wanted: tuple[tuple[Marginal, int], ...]
+    """The marginals whose error counts, and how many of the cells of each."""
+    tables: tuple[Marginal, ...] | None = None
+    """Those that are collected; None where the planner is to choose."""
+
+    def choices(self) -> list[Marginals]:
+        """Tables that a planner may choose from, of which the wanted marginals follow: those themselves, only those
+        that no other contains, or one of all attributes."""
+        if self.tables is not None:
+            return [self]
+        marginals = tuple(marginal for marginal, _ in self.wanted)
+        whole = tuple(sorted({attribute for marginal in marginals for attribute in marginal}))
+        offered = [marginals, tuple(maximal(marginals))]
+        if math.prod(self.sizes[attribute] for attribute in whole) <= _MOST_CELLS_OF_ALL:
+            offered.append((whole,))
+        return [replace(self, tables=tables) for tables in dict.fromkeys(offered)]
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        """How many cells each table has."""
+        layout = self.least_squares(1.0)
+        return tuple(1 if layout.single(table) else layout.cells(table) for table in layout.tables)
+
+    @property
+    def size(self) -> int:
+        """All cells of all tables."""
+        return sum(self.table_sizes)
+
+    @property
+    def firsts(self) -> NDArray[np.int64]:
+        """The first cell of each table, and the number of all cells."""
+        return np.concatenate([[0], np.cumsum(self.table_sizes)]).astype(np.int64)
+
+    @property
+    def changed(self) -> int:
+        """How many cells a replaced user can change: two of each table, one of a table that is one cell."""
+        return sum(1 if size == 1 else 2 for size in self.table_sizes)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers are estimated."""
+        return sum(cells for _, cells in self.wanted)
+
+    def least_squares(self, variance: float) -> LeastSquares:
+        """What the tables say together, with noise of this variance in every cell."""
+        assert self.tables is not None, "the planner chooses tables before anything is encoded"
+        return LeastSquares(self.sizes, self.tables, (variance,) * len(self.tables))
+
+    @property
+    def error_per_variance(self) -> float:
+        """The squared error of all numbers that are estimated, with noise of variance 1 in every cell."""
+        layout = self.least_squares(1.0)
+        return sum(cells * layout.cell_variance(marginal) for marginal, cells in self.wanted)
+
+    def cells_of(self, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The cell of each user in each table, (m, tables); blanks where a table of one cell does not count a user."""
+        assert self.tables is not None
+        cells: NDArray[np.uint32] = np.empty((len(values), len(self.tables)), np.uint32)
+        for place, (table, size, first) in enumerate(zip(self.tables, self.table_sizes, self.firsts, strict=False)):
+            if size == 1:
+                cells[:, place] = np.where(values[:, table[0]] == 1, first, BLANK)
+                continue
+            index = np.zeros(len(values), np.int64)
+            for attribute in table:
+                index = index * self.sizes[attribute] + values[:, attribute]
+            cells[:, place] = first + index
+        return cells
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Every table may lose a report in one cell and gain one in another."""
+        return Sensitivity((ChangedCells(self.size, self.changed, paired=False),))
+
+
+_MOST_CELLS_OF_ALL = 1 << 16  # of one table of all attributes, before it is not even looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)

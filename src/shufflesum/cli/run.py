@@ -123,7 +123,7 @@ def run_command(
     with warnings_as_notes(), spending(budget_file) as budget, results.staged(*inputs) as write:
         planned = None if plan_file is None else options.plan_of_file(plan_file, [*given, *held.given])
         domain = None if planned is None else planned.domain
-        if planned is None and chosen is not None and chosen[0].column_help is not None:
+        if planned is None and chosen is not None and not (chosen[0].column_help is None and chosen[0].takes_numbers):
             domain = held.domain(chosen[0])
         column = None if domain is None else options.column_for(domain, chosen)
         table, missing = tabled.apply_missing_policy(file, reading.open(file, domain, column), missing)

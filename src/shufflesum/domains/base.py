@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,16 @@ Rows: TypeAlias = Any
 """What `Domain.rows` gives: one row for each user, with a length and slices of rows; each domain has its own."""
 
 
+class AnswerColumn(NamedTuple):
+    """A column of answers to one question."""
+
+    name: str
+    numbers: bool
+    lists: bool
+    optional: bool
+    """Whether a missing answer is one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
     """Which columns of a table hold a domain's data, the same for files and for Spark.
@@ -57,6 +67,8 @@ class ColumnLayout:
     """What the plan calls that column."""
     gaps: tuple[str, ...] = LABEL_GAPS
     """What stands for a missing label in a file of text."""
+    answers: tuple[AnswerColumn, ...] | None = None
+    """The columns of a survey's questions; batches are tables with these columns then."""
 
     @property
     def grouped(self) -> bool:

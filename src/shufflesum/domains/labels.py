@@ -280,7 +280,9 @@ def _arrow_words(column: Any) -> DictionaryColumn:
 
 
 def present(rows: Any) -> NDArray[np.bool_]:
-    """Which rows lack nothing, whatever domain they are of: numbers, labels, lists of labels, or labels and numbers."""
+    """Which rows lack nothing, whatever domain they are of: numbers, labels, lists of labels, or several of these."""
+    if hasattr(rows, "questions"):
+        return np.asarray(rows.present())
     if hasattr(rows, "arrays"):
         return present(rows.labels) & present(rows.arrays)
     if hasattr(rows, "starts"):
@@ -296,6 +298,8 @@ def present(rows: Any) -> NDArray[np.bool_]:
 
 def taken(rows: Any, kept: NDArray[np.bool_]) -> Any:
     """The rows of `present` that are kept; lists that are left out must be missing."""
+    if hasattr(rows, "questions"):
+        return rows.taken(kept)
     if hasattr(rows, "arrays"):
         return replace(rows, labels=taken(rows.labels, kept), arrays=taken(rows.arrays, kept))
     if hasattr(rows, "starts"):  # missing lists are empty, so that none of the labels go

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias
 
 from shufflesum.domains import ColumnLayout
+from shufflesum.domains.base import AnswerColumn
 from shufflesum.errors import FileError
 from shufflesum.tables.paths import PathOrUrl
 from shufflesum.tables.sources import ArrowFile, DataSource, ReadOptions, arrow_source, choose_columns, is_position
@@ -216,6 +217,8 @@ def find_layout(path: PathOrUrl, options: ReadOptions) -> Layout:
         raise FileError("no-rows", f"{path}: is empty; it must hold one row per user")
     if any(letter == "\0" or "\udc80" <= letter <= "\udcff" for cell in first for letter in cell):
         raise not_text(path, encoding, f"line {reader.line_num}")
+    if options.layout.answers is not None:
+        header = _header_of_answers(path, first, options.layout.answers, header)
     if header is None and options.layout.labels:
         header = _header_of_labels(path, first, options.layout, options.column)
     if header is None:
@@ -289,6 +292,22 @@ def _header_of_labels(path: PathOrUrl, first: Sequence[str], columns: ColumnLayo
         f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say "
         f"header=True or header=False, or name the column of labels: {columns.option} COLUMN",
     )
+
+
+def _header_of_answers(
+    path: PathOrUrl, first: Sequence[str], answers: Sequence[AnswerColumn], header: bool | None
+) -> bool:
+    """A survey's columns are found by their names, so the first line has them; what else it holds is not shown."""
+    named = {cell.strip() for cell in first}
+    lacking = next((answer.name for answer in answers if answer.name not in named), None)
+    if lacking is not None or header is False:
+        raise FileError(
+            "unknown-column",
+            f"{path}: columns of a survey are found by the names in the first line, and "
+            f"{f'none is named {lacking!r}' if lacking is not None else 'header=False says that there are none'}; name "
+            "each column as its question",
+        )
+    return True
 
 
 def _booleans(rows: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -432,14 +451,16 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
 
 
-def _with_gaps(batch: Any, gaps: Sequence[str]) -> Any:
-    """A batch whose first column are labels, without texts that stand for a missing one."""
+def _with_gaps(batch: Any, labels: Sequence[int], gaps: Sequence[str]) -> Any:
+    """A batch without texts that stand for a missing one in its columns of labels."""
     import pyarrow as pa
     from pyarrow import compute
 
-    texts = batch.column(0)
-    missing = compute.is_in(texts, value_set=pa.array(gaps))
-    return batch.set_column(0, batch.schema.names[0], compute.if_else(missing, None, texts))
+    for place in labels:
+        texts = batch.column(place)
+        missing = compute.is_in(texts, value_set=pa.array(gaps))
+        batch = batch.set_column(place, batch.schema.names[place], compute.if_else(missing, None, texts))
+    return batch
 
 
 def open_csv(path: PathOrUrl, options: ReadOptions, *, keep: bool = True) -> DataSource:
@@ -463,6 +484,10 @@ def open_csv(path: PathOrUrl, options: ReadOptions, *, keep: bool = True) -> Dat
             )
     kinds: dict[int, Any] = {place: "boolean" if place in found.booleans else "number" for place in choice.data}
     kinds |= {} if choice.label is None else {choice.label: "label"}
+    kinds |= {
+        place: "number" if answer.numbers else "label"
+        for answer, place in zip(options.layout.answers or (), choice.data, strict=False)
+    }
     kinds |= {} if choice.user is None else {choice.user: "user"}
     table = None
     if keep and path.stat().st_size * (_EXPANSION if _is_compressed(path) else 1) <= KEPT_BYTES:
@@ -473,7 +498,7 @@ def open_csv(path: PathOrUrl, options: ReadOptions, *, keep: bool = True) -> Dat
 
     def read(positions: Sequence[int], rows_at_once: int) -> Iterator[Any]:
         """Numbers are float64 or true and false, labels text."""
-        labels = kinds[positions[0]] == "label"
+        labels = [place for place, position in enumerate(positions) if kinds[position] == "label"]
         if table is not None:
             batches = table.select([str(place) for place in positions]).to_batches(max_chunksize=rows_at_once)
         else:
@@ -481,7 +506,7 @@ def open_csv(path: PathOrUrl, options: ReadOptions, *, keep: bool = True) -> Dat
         seen = 0
         for batch in batches:
             seen += len(batch)
-            yield _with_gaps(batch, options.layout.gaps) if labels else batch
+            yield _with_gaps(batch, labels, options.layout.gaps)
         if seen != rows:
             raise FileError(
                 "changed-meanwhile",

@@ -6,7 +6,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -66,7 +66,7 @@ def open_table(
 def _refuse_meaningless(path: PathOrUrl, kind: str, options: ReadOptions) -> None:
     """Refuse an option that means nothing for files of this kind."""
     layout, columnar = options.layout, (*TEXT, ".parquet", *ARROW_FILES)
-    if layout.grouped and kind not in columnar:
+    if (layout.grouped or layout.answers is not None) and kind not in columnar:
         raise ParameterError(
             "impossible-combination",
             f"{path}: {layout.option} needs columns, which {kind} files have not: use CSV, Parquet or Arrow",
@@ -96,20 +96,20 @@ def _here(path: PathOrUrl) -> Path:
 
 def complete_table(where: PathOrUrl, table: DataSource) -> DataSource:
     """A table without the rows that lack a value, which are counted in one pass."""
-    rows = sum(int(_complete(batch).sum()) for batch in table.batches())
+    rows = sum(int(_complete(batch, table.optional).sum()) for batch in table.batches())
     if rows == 0:
         raise FileError("no-rows", f"{where}: every row has a missing value, and nobody is left; fill some in")
 
     def batches() -> Iterator[Any]:
         for batch in table.batches():
-            kept = _complete(batch)
+            kept = _complete(batch, table.optional)
             if kept.any():
                 yield batch if kept.all() else _taken(batch, kept)
 
     def line_of(row: int) -> int | None:
         before = 0
         for batch in table.batches():
-            kept = _complete(batch)
+            kept = _complete(batch, table.optional)
             places = np.flatnonzero(kept)
             if row < len(places):
                 return table.line_of(before + int(places[row]))
@@ -119,8 +119,13 @@ def complete_table(where: PathOrUrl, table: DataSource) -> DataSource:
     return replace(table, rows=rows, batches=batches, line_of=line_of, left_out=table.rows - rows)
 
 
-def _complete(batch: Any) -> NDArray[np.bool_]:
+def _complete(batch: Any, optional: Container[str] = ()) -> NDArray[np.bool_]:
     """Whose rows lack nothing; `batch` is of `DataSource.batches`."""
+    if hasattr(batch, "schema"):
+        found = np.ones(len(batch), np.bool_)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            found &= True if name in optional else _complete(column)
+        return found
     if isinstance(batch, tuple):
         labels, arrays = batch
         return _complete(labels) & _complete(arrays)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shufflesum.domains import ColumnLayout, Domain
+from shufflesum.domains.base import AnswerColumn
 from shufflesum.domains.frames import PANDAS_INDEX, FrameRows, is_arrow_number, is_list, number_column
 from shufflesum.domains.labels import Labels
 from shufflesum.errors import DataError, FileError, ParameterError
@@ -84,7 +85,12 @@ class ReadOptions:
             raise ParameterError(
                 "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
             )
-        if layout.option is not None and not layout.labels:
+        if layout.answers is not None:
+            if columns is not None or column is not None:
+                raise ParameterError(
+                    "conflicting-arguments", "columns of a survey have the names of its questions: leave out columns="
+                )
+        elif layout.option is not None and not layout.labels:
             if columns is not None:
                 raise ParameterError(
                     "conflicting-arguments", f"the numbers in bins are one column: {layout.option} COLUMN"
@@ -112,8 +118,8 @@ class DataSource:
     """Rows in the file's order; each call starts from the first row.
 
     Numbers are arrays (m, *shape) of float32 or float64, missing values NaN. Labels are columns (m,) of Arrow or NumPy,
-    lists of labels Arrow columns of lists or arrays of two axes. Both together are a pair of the two. Values are not
-    checked here: that is the domain's work.
+    lists of labels Arrow columns of lists or arrays of two axes. Both together are a pair of the two. Of a survey
+    they are tables of Arrow. Values are not checked here: that is the domain's work.
     """
     names: tuple[str, ...] | None = None
     """Of the columns of numbers, where the file has some."""
@@ -127,6 +133,8 @@ class DataSource:
     """How a file of text is written, as it was read, by the options that say otherwise."""
     left_out: int | None = None
     """How many rows lack a value and are not among these; None where none were to be left out."""
+    optional: frozenset[str] = frozenset()
+    """Columns of a survey in which a missing value is an answer."""
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -155,15 +163,20 @@ def arrow_source(file: ArrowFile, choice: ColumnChoice, options: ReadOptions, wi
 
     `width` says how long the lists in the one column of numbers are.
     """
-    label, data, user = choice.label, choice.data, choice.user
-    shape: tuple[int, ...] = (len(data) if width is None else width,) if data else ()
-    rows_at_once = max(1, _BATCH_BYTES // (8 * shape[0])) if data else _LABELS_PER_BATCH
+    label, data, user, answers = choice.label, choice.data, choice.user, options.layout.answers
+    shape: tuple[int, ...] = (len(data) if width is None else width,) if data and answers is None else ()
+    rows_at_once = (
+        max(1, _BATCH_BYTES // (8 * len(data) if width is None else 8 * width)) if data else _LABELS_PER_BATCH
+    )
     names = file.names or ()
     where = f"column {names[data[0]]!r}" if width is not None else "a column"
 
     def batches() -> Iterator[Any]:
         first_row = 0
         for batch in file.read(choice.read, rows_at_once):
+            if answers is not None:
+                yield _answers(batch, answers)
+                continue
             labels = None if label is None else as_labels(batch.column(0), lists=options.layout.lists)
             if data:
                 columns = batch.columns[-len(data) :]
@@ -189,7 +202,19 @@ def arrow_source(file: ArrowFile, choice: ColumnChoice, options: ReadOptions, wi
         lambda: map(as_text, users()),
         file.line_of,
         file.detected,
+        optional=frozenset(each.name for each in answers or () if each.optional),
     )
+
+
+def _answers(batch: Any, answers: Sequence[AnswerColumn]) -> Any:
+    """Columns of answers by the names of their questions."""
+    import pyarrow as pa
+
+    columns = [
+        as_labels(column, lists=True) if answer.lists else column
+        for column, answer in zip(batch.columns, answers, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, [answer.name for answer in answers])
 
 
 def open_columnar(path: PathOrUrl, options: ReadOptions) -> DataSource:
@@ -220,6 +245,14 @@ def open_columnar(path: PathOrUrl, options: ReadOptions) -> DataSource:
             yield pa.RecordBatch.from_arrays([found[name] for name in wanted], wanted)
 
     file = ArrowFile(path, names, rows, read)
+    for answer, place in zip(layout.answers or (), choice.data, strict=False):
+        kind = schema.field(place).type
+        if not answer.numbers:
+            check_label_type(f"{path}: column {answer.name!r}", kind, lists=answer.lists)
+        elif not is_arrow_number(kind):
+            raise FileError(
+                "not-numbers", f"{path}: column {answer.name!r} has type {kind}; this question is about numbers"
+            )
     width = None if layout.numbers is None else _list_length(file, schema, choice.data)
     return arrow_source(file, choice, options, width)
 
@@ -361,6 +394,8 @@ def choose_columns(where: str, available: Sequence[str] | int, options: ReadOpti
     file = _File(where, available if isinstance(available, int) else tuple(available))
     names, planned = file.names, layout.names
     user = None if user_column is None else file.find(user_column, "user_column=")
+    if layout.answers is not None:
+        return ColumnChoice(tuple(file.find(answer.name, "the question ") for answer in layout.answers), user)
     label = _label_position(file, layout, options.column, user) if layout.labels else None
     if layout.labels and not layout.grouped:
         if columns is not None:

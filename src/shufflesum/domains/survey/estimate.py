@@ -1,0 +1,728 @@
+"""What a survey's tables answer: any count, share, sum or mean that follows from them, asked after the collection.
+
+Everything is a weighted sum of the residuals of least squares over all tables, or a ratio of two such sums. So every
+margin agrees with every other, and errors know of each other: differences and ratios use the joint covariance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, TypeAlias, cast
+
+import numpy as np
+
+from shufflesum._checks import shown
+from shufflesum._format import between, plus_minus
+from shufflesum.cautions import ShufflesumWarning, uninformative
+from shufflesum.domains.labels import Label
+from shufflesum.domains.survey.domain import AttributeCells, MarginalCells, Survey
+from shufflesum.encodings import Marginals
+from shufflesum.errors import ParameterError
+from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, tail_of
+from shufflesum.marginals import LeastSquares, Marginal, Residuals
+from shufflesum.mechanisms.frequencies import CountNoise, quantile
+
+_SEEN = 0.99  # a ratio needs a number of users that is above 0 at this level
+_DIGITS = 10  # of weights: those that differ by rounding alone are one, and have one law
+
+Filter: TypeAlias = Mapping[str, "Label | Sequence[Label]"]
+"""For each question the answer that is asked for, or several of which any will do."""
+
+Weights: TypeAlias = Mapping[int, Floats]
+"""For some attributes a weight of each of their values; a user counts with the product of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTables:
+    """Least squares over the tables of one collection."""
+
+    survey: Survey
+    users: int
+    tables: tuple[Floats, ...]
+    """The noisy counts of each table, without bias."""
+    noise: CountNoise
+    layout: LeastSquares
+
+    @staticmethod
+    def of(estimate: BaseEstimate) -> FittedTables:
+        """What the plan's mechanism makes of its table of counts."""
+        plan: Any = estimate.plan
+        encoding: Marginals = plan.encoding
+        means: Any = estimate._means
+        counts = estimate.users * means.mean
+        firsts, layout = encoding.firsts.tolist(), encoding.least_squares(means.noise.variance)
+        tables = tuple(
+            counts[first : first + size].reshape(() if layout.single(table) else layout.shape(table))
+            for first, size, table in zip(firsts, encoding.table_sizes, layout.tables, strict=False)
+        )
+        return FittedTables(cast("Survey", estimate.domain), estimate.users, tables, means.noise, layout)
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """Those of all tables together."""
+        return self.layout.fit(self.tables, self.users)
+
+    @cached_property
+    def known(self) -> frozenset[Marginal]:
+        """The marginals that follow from the tables."""
+        return frozenset(self.layout.subsets)
+
+    def sum_of(self, weights: Weights) -> Quantity:
+        """The users, each counted with the product of the weights of their values."""
+        factor = 1.0
+        kept: dict[int, Floats] = {}
+        for attribute, values in sorted(weights.items()):
+            if np.ptp(values) == 0:
+                factor *= float(values[0])
+            else:
+                kept[attribute] = values
+        marginal = tuple(kept)
+        self.require(marginal)
+        means = {attribute: float(values.mean()) for attribute, values in kept.items()}
+        coefficients: Residuals = {}
+        for subset in self.layout.subsets:
+            if set(subset) <= kept.keys():
+                outer = np.array(factor * math.prod(means[each] for each in marginal if each not in subset))
+                for attribute in subset:
+                    outer = np.multiply.outer(outer, kept[attribute] - means[attribute])
+                coefficients[subset] = outer
+        return Quantity(self, coefficients, factor**2 * self._rounding(kept))
+
+    def require(self, attributes: Sequence[int]) -> None:
+        """Refuse a marginal that does not follow from the tables."""
+        if tuple(sorted(attributes)) not in self.known:
+            firsts = self.survey.first_attributes
+            asked = [[name for name, first in firsts.items() if first <= attribute][-1] for attribute in attributes]
+            names = ", ".join(repr(name) for name in dict.fromkeys(asked))
+            raise ParameterError(
+                "impossible-combination",
+                f"how {names} go together was not collected: ask for fewer questions at once, or plan with marginals "
+                "that hold them together",
+            )
+
+    def _rounding(self, weights: Weights) -> float:
+        """What rounding numbers at random brings at most: a quarter of the squared step from point to point, for each
+        user of whom there may well be one."""
+        total = 0.0
+        for name, first in self.survey.first_attributes.items():
+            question = self.survey.question(name)
+            if question.levels is None or first not in weights:
+                continue
+            steps = np.diff(weights[first][: question.levels + 1])
+            step = float(np.abs(steps).max())
+            rest = {attribute: values for attribute, values in weights.items() if attribute != first}
+            among = {attribute: np.where(values != 0, values**2, 0.0) for attribute, values in rest.items()}
+            total += step**2 / 4 * self._at_most(among)
+        return total
+
+    def _at_most(self, weights: Weights) -> float:
+        """A sum that is known only with noise, three deviations above."""
+        if not any(np.ptp(values) for values in weights.values()):
+            return self.users * math.prod(float(values[0]) for values in weights.values())
+        found = self.sum_of(weights)
+        most = self.users * math.prod(float(values.max()) for values in weights.values())
+        return min(most, max(found.value + 3 * found.standard_error, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A number that follows from the tables, with its errors.
+
+    Quantities of one estimate can be added, subtracted, multiplied with numbers and divided by one another: their
+    errors come from one covariance, so what they share cancels.
+    """
+
+    fitted: FittedTables = field(repr=False)
+    coefficients: Residuals = field(repr=False)
+    """What each residual counts."""
+    rounding: float = 0.0
+    """The variance that rounding users' numbers at random brings at most."""
+    constant: float = 0.0
+
+    @cached_property
+    def value(self) -> float:
+        """The estimate; without bias where nothing was divided."""
+        return self.constant + self.fitted.layout.value(self.coefficients, self.fitted.residuals)
+
+    @cached_property
+    def variance(self) -> float:
+        """The squared standard error."""
+        return self.fitted.layout.covariance(self.coefficients, self.coefficients) + self.rounding
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error, for these users."""
+        return math.sqrt(self.variance)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends that hold the true number with at least this probability."""
+        tail = tail_of(level)
+        if math.isnan(self.value):
+            return -math.inf, math.inf
+        off = self.reach(tail)
+        return self.value - off, self.value + off
+
+    def linear(self, level: float = 0.95) -> Linear:
+        """Value, standard error and interval."""
+        return Linear(self.value, self.standard_error, *self.interval(level), level)
+
+    def reach(self, tail: float) -> float:
+        """How far the estimate is off with this probability at most, on either side."""
+        weights = self._cell_weights
+        step = math.sqrt(self.rounding / self.fitted.users) if self.rounding else 0.0
+        return float(self.fitted.noise.reach(weights, self.rounding, step, tail))
+
+    @cached_property
+    def _cell_weights(self) -> Floats:
+        """How much each collected cell counts."""
+        found = self.fitted.layout.table_weights(self.coefficients)
+        if not found:
+            return np.zeros(1)
+        weights = np.concatenate([each.reshape(-1) for each in found.values()])
+        largest = float(np.abs(weights).max())
+        return weights if largest == 0 else np.round(weights / largest, _DIGITS) * largest
+
+    def covariance(self, other: Quantity) -> float:
+        """What noise does to both; rounding is taken apart."""
+        return self.fitted.layout.covariance(self.coefficients, other.coefficients)
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return f"{plus_minus(self.value, max(high - self.value, self.value - low))} (95 % interval)"
+
+    def __add__(self, other: Quantity | float) -> Quantity:
+        if not isinstance(other, Quantity):
+            return Quantity(self.fitted, self.coefficients, self.rounding, self.constant + float(other))
+        if other.fitted is not self.fitted:
+            raise ParameterError("conflicting-arguments", "these numbers are of different estimates; take both of one")
+        keys = self.coefficients.keys() | other.coefficients.keys()
+        together = {key: self.coefficients.get(key, 0.0) + other.coefficients.get(key, 0.0) for key in keys}
+        # users round for both at once, perhaps the same way
+        rounding = (math.sqrt(self.rounding) + math.sqrt(other.rounding)) ** 2
+        found = {key: np.asarray(values) for key, values in together.items()}
+        return Quantity(self.fitted, found, rounding, self.constant + other.constant)
+
+    __radd__ = __add__
+
+    def __mul__(self, times: float) -> Quantity:
+        found = {key: times * values for key, values in self.coefficients.items()}
+        return Quantity(self.fitted, found, times**2 * self.rounding, times * self.constant)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Quantity:
+        return self * -1.0
+
+    def __sub__(self, other: Quantity | float) -> Quantity:
+        return self + (-other)
+
+    def __rsub__(self, other: float) -> Quantity:
+        return -self + other
+
+    def __truediv__(self, other: Quantity | float) -> Quantity:
+        return Ratio.of(self, other) if isinstance(other, Quantity) else self * (1.0 / other)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio(Quantity):
+    """One quantity over another, as a share or a mean; NaN, with an infinite interval, where the other may be 0.
+
+    To the first order it is a weighted sum as well, which is what sums and differences of ratios are made of; its own
+    interval is Fieller's.
+    """
+
+    numerator: Quantity = field(kw_only=True, repr=False)
+    denominator: Quantity = field(kw_only=True, repr=False)
+
+    @staticmethod
+    def of(above: Quantity, below: Quantity) -> Ratio:
+        """Its value, and how it changes with both."""
+        low, _ = below.interval(_SEEN)
+        value = above.value / below.value if low > 0 else math.nan
+        slope = (above - value * below) * (1.0 / below.value) if low > 0 else above * math.nan
+        return Ratio(
+            slope.fitted,
+            slope.coefficients,
+            slope.rounding,
+            slope.constant + value,
+            numerator=above,
+            denominator=below,
+        )
+
+    @cached_property
+    def value(self) -> float:
+        """Numerator over denominator."""
+        return self.constant if math.isnan(self.constant) else self.numerator.value / self.denominator.value
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """As Fieller builds it: all u for which numerator - u x denominator may well be 0.
+
+        With variances V, W and covariance C of numerator T and denominator N these are the u with
+        (T - u N)^2 <= z^2 (V - 2 u C + u^2 W). z is the number of deviations that T - u N is off at the estimated u.
+        """
+        if math.isnan(self.value):
+            return -math.inf, math.inf
+        above, below = self.numerator, self.denominator
+        apart = above - self.value * below
+        spread = apart.standard_error
+        z = apart.reach(tail_of(level)) / spread if spread > 0 else quantile(tail_of(level))
+        covariance, square = above.covariance(below), z * z
+        a = below.value**2 - square * below.variance
+        b = above.value * below.value - square * covariance
+        c = above.value**2 - square * above.variance
+        root = b * b - a * c
+        if a <= 0 or root < 0:
+            return -math.inf, math.inf
+        return (b - math.sqrt(root)) / a, (b + math.sqrt(root)) / a
+
+
+@dataclass(frozen=True, eq=False)
+class Respondents:
+    """All users, or those who gave some answers (`where`): their number, counts by further questions, shares, means."""
+
+    fitted: FittedTables = field(repr=False)
+    weights: Weights = field(default_factory=dict, repr=False)
+    condition: str = ""
+
+    @property
+    def survey(self) -> Survey:
+        """The questions."""
+        return self.fitted.survey
+
+    @property
+    def users(self) -> Quantity:
+        """How many they are."""
+        return self.fitted.sum_of(self.weights)
+
+    def where(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Respondents:
+        """Those of them who gave these answers: by question, one answer or several of which any will do."""
+        given: dict[str, Any] = {**(conditions or {}), **answers}
+        weights: dict[int, Floats] = dict(self.weights)
+        said = [self.condition] if self.condition else []
+        for name, answer in given.items():
+            attribute, mask = self._mask(name, answer)
+            weights[attribute] = weights[attribute] * mask if attribute in weights else mask
+            several = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence) else answer
+            said.append(f"{name} = {' or '.join(map(str, several))}")
+        return Respondents(self.fitted, weights, ", ".join(said))
+
+    def count(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Quantity:
+        """How many of them gave these answers."""
+        return self.where(conditions, **answers).users
+
+    def share(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Quantity:
+        """Which part of them gave these answers."""
+        return self._part_of(self.count(conditions, **answers))
+
+    def sum(self, question: str) -> Quantity:
+        """The sum of the numbers they answered."""
+        return self._numbers(question)[0]
+
+    def mean(self, question: str) -> Quantity:
+        """The mean of the numbers they answered; who left the question out is not counted."""
+        total, answered = self._numbers(question)
+        return total / answered if answered.variance else total / answered.value
+
+    def means(self, question: str, by: str, level: float = 0.95) -> EstimateTable:
+        """The mean of a number for each answer to another question."""
+        answers = self.survey.question(by).answers
+        groups = [self.where({by: answer}) for answer in answers]
+        found = [group.mean(question) for group in groups]
+        ends = [each.interval(level) for each in found]
+        return EstimateTable(
+            "mean",
+            level,
+            np.array([each.value for each in found]),
+            np.array([each.standard_error for each in found]),
+            np.array([low for low, _ in ends]),
+            np.array([high for _, high in ends]),
+            np.array([group.users.value for group in groups]),
+            np.array(["too few users" if math.isnan(each.value) else "" for each in found]),
+            (len(found),),
+            lambda places: [answers[place] for place in places],
+            entry=by,
+            indexed=False,
+            named=True,
+        )
+
+    def __getitem__(self, questions: str | tuple[str, ...]) -> CrossTable:
+        """Counts by one question, or by several together."""
+        names = (questions,) if isinstance(questions, str) else tuple(questions)
+        return CrossTable(self, self.survey.cells_of(names))
+
+    def _part_of(self, counted: Quantity) -> Quantity:
+        return counted / self.users if self.weights else counted / float(self.fitted.users)
+
+    def _numbers(self, name: str) -> tuple[Quantity, Quantity]:
+        """The sum of the numbers they answered, and how many did."""
+        question = self.survey.question(name)
+        if question.levels is None:
+            raise ParameterError(
+                "impossible-combination",
+                f"question {name!r} has no numbers between bounds, so there is no mean: plan with Question(bounds=...)",
+            )
+        attribute, points = self.survey.first_attributes[name], question.points
+        values = np.concatenate([points, np.zeros(len(question.answers) - len(points))])
+        answered = np.concatenate([np.ones(len(points)), np.zeros(len(question.answers) - len(points))])
+        sums, counts = (self._with(attribute, each) for each in (values, answered))
+        return self.fitted.sum_of(sums), self.fitted.sum_of(counts)
+
+    def _with(self, attribute: int, values: Floats) -> Weights:
+        kept = self.weights.get(attribute)
+        return {**self.weights, attribute: values if kept is None else values * kept}
+
+    def _mask(self, name: str, answer: Any) -> tuple[int, Floats]:
+        """The attribute of a question, or of its label, and which of its values are asked for."""
+        question = self.survey.question(name)
+        first = self.survey.first_attributes[name]
+        asked = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence | np.ndarray) else list(answer)
+        places = [self._place(name, each) for each in asked]
+        if question.multiple:
+            if len(places) != 1:
+                raise ParameterError(
+                    "impossible-combination",
+                    f"question {name!r} has several answers: ask for one label at a time, as {name}={asked[:1]!r}",
+                )
+            return first + places[0], np.array([0.0, 1.0])
+        mask = np.zeros(len(question.answers))
+        mask[places] = 1.0
+        return first, mask
+
+    def _place(self, name: str, answer: Any) -> int:
+        question = self.survey.question(name)
+        place = -1
+        if question.labels is not None:
+            try:
+                place = question.labels.code(answer)
+            except TypeError:
+                place = -1
+        if place < 0 and str(answer) in question.answers:
+            place = question.answers.index(str(answer))
+        if place < 0:
+            raise ParameterError(
+                "unknown-choice",
+                f"{shown(answer)} is no answer to question {name!r}; there are {', '.join(question.answers)[:300]}",
+            )
+        return place
+
+
+@dataclass(frozen=True, eq=False)
+class CrossTable:
+    """Counts of users by the answers to some questions, one axis for each; consistent with every other table.
+
+    `counts` are those of least squares over everything that was collected, without bias, so that single ones may be
+    negative. `raw_counts` are those of the one table with just these questions, where it was collected.
+    """
+
+    among: Respondents = field(repr=False)
+    cells: MarginalCells = field(repr=False)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The questions, in the order of the axes."""
+        return self.cells.questions
+
+    @property
+    def answers(self) -> tuple[tuple[str, ...], ...]:
+        """The answers along each axis."""
+        return self.cells.answers
+
+    @cached_property
+    def counts(self) -> Floats:
+        """How many users gave these answers."""
+        return self._filled(self._sums)
+
+    @cached_property
+    def standard_error(self) -> Floats:
+        """The standard error of the counts."""
+        return self._filled(lambda part, _: np.array(self._first(part).standard_error))
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
+        """Ends that hold each true count, or with `simultaneous` all of them, with at least this probability."""
+        tail = tail_of(level, self.counts.size if simultaneous else 1)
+        off = self._filled(lambda part, _: np.array(self._first(part).reach(tail)))
+        return self.counts - off, self.counts + off
+
+    def at(self, *answers: Label) -> Quantity:
+        """The count of one cell."""
+        if len(answers) != len(self.questions):
+            raise ParameterError("wrong-shape", f"give one answer to each of {', '.join(self.questions)}")
+        return self.among.count(dict(zip(self.questions, answers, strict=True)))
+
+    def sum(self, weights: Any) -> Quantity:
+        """The sum of cells, each times its weight: an array like `counts`."""
+        given = np.asarray(weights, dtype=np.float64)
+        if given.shape != self.counts.shape or not np.isfinite(given).all():
+            raise ParameterError("wrong-shape", f"weights are one finite number for each cell: {self.counts.shape}")
+        cells = [place for place in np.ndindex(*given.shape) if given[place]]
+        found = [self._cell(place) * float(given[place]) for place in cells]
+        if not found:
+            raise ParameterError("out-of-range", "all weights are 0; give some cell one")
+        total = found[0]
+        for each in found[1:]:
+            total = total + each
+        return total
+
+    @property
+    def shares(self) -> Floats:
+        """Each cell as a part of the users asked about."""
+        users = self.among.users
+        seen = not self.among.weights or users.interval(_SEEN)[0] > 0
+        return self.counts / users.value if seen else np.full(self.cells.shape, np.nan)
+
+    @property
+    def share_standard_error(self) -> Floats:
+        """The standard error of the shares."""
+        return self._of_cells(lambda cell: self.among._part_of(cell).standard_error)
+
+    def share_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends that hold each true share with at least this probability."""
+        ends = self._of_cells(lambda cell: self.among._part_of(cell).interval(level))
+        return ends[..., 0], ends[..., 1]
+
+    def within(self, question: str) -> EstimateTable:
+        """Shares within each answer to one of the questions: they add up to 1 for each."""
+        return self._within(question, 0.95)
+
+    @cached_property
+    def raw_counts(self) -> Floats | None:
+        """The counts of the one table with just these questions; None where no such table was collected."""
+        fitted = self.among.fitted
+        if self.among.weights or any(part.attributes not in fitted.layout.tables for part in self.cells.parts):
+            return None
+
+        def raw(part: AttributeCells, _: Weights) -> Floats:
+            number = fitted.layout.tables.index(part.attributes)
+            table = fitted.tables[number]
+            if fitted.layout.single(part.attributes):
+                table = np.array([fitted.users - float(table), float(table)])
+            return part.taken(table)
+
+        return self._filled(raw)
+
+    @property
+    def raw_standard_error(self) -> float:
+        """The standard error of each raw count."""
+        return math.sqrt(self.among.fitted.noise.variance)
+
+    def to_table(self, level: float = 0.95) -> EstimateTable:
+        """One row for each cell: how many users, with interval and share."""
+        lower, upper = self.interval(level)
+        names = self.names
+        return EstimateTable(
+            "users",
+            level,
+            self.counts.ravel(),
+            np.broadcast_to(self.standard_error, self.counts.shape).ravel(),
+            lower.ravel(),
+            upper.ravel(),
+            np.full(self.counts.size, self.among.users.value),
+            np.full(self.counts.size, ""),
+            (self.counts.size,),
+            lambda places: [names[place] for place in places],
+            further={"share": self.shares.ravel()},
+            entry=" and ".join(self.questions),
+            of_users=True,
+        )
+
+    def to_frame(self, level: float = 0.95, *, library: Any = None) -> Any:
+        """`to_table` as a data frame of pandas or Polars."""
+        return self.to_table(level).to_frame(library)
+
+    @property
+    def names(self) -> list[str]:
+        """The cells by their answers."""
+        return [", ".join(answers) for answers in product(*self.answers)]
+
+    def __str__(self) -> str:
+        asked = " by ".join(self.questions)
+        return f"{asked}{f', of users with {self.among.condition}' if self.among.condition else ''}\n{self.to_table()}"
+
+    def _within(self, question: str, level: float) -> EstimateTable:
+        if question not in self.questions:
+            raise ParameterError("unknown-choice", f"{question!r} is none of {', '.join(self.questions)}")
+        axis = self.questions.index(question)
+        groups = self.answers[axis]
+        others = [name for name in self.questions if name != question]
+        further = [answers for name, answers in zip(self.questions, self.answers, strict=True) if name != question]
+        names = [", ".join(each) for each in product(*further)]
+        found, sizes = [], []
+        for group in groups:
+            among = self.among.where({question: group})
+            cells = [dict(zip(others, each, strict=True)) for each in product(*further)]
+            found += [among.share(cell) for cell in cells]
+            sizes += [among.users] * len(cells)
+        ends = [each.interval(level) for each in found]
+        return EstimateTable(
+            "share",
+            level,
+            np.array([each.value for each in found]),
+            np.array([each.standard_error for each in found]),
+            np.array([low for low, _ in ends]),
+            np.array([high for _, high in ends]),
+            np.array([each.value for each in sizes]),
+            np.array(["too few users" if math.isnan(each.value) else "" for each in found]),
+            (len(names),),
+            lambda places: [names[place] for place in places],
+            groups,
+            further={"users_std_error": np.array([each.standard_error for each in sizes])},
+            entry=" and ".join(others),
+            indexed=False,
+            named=True,
+        )
+
+    def _filled(self, found: Callable[[AttributeCells, Weights], Floats]) -> Floats:
+        """An array over all answers, part by part."""
+        out = np.zeros(self.cells.shape)
+        for part in self.cells.parts:
+            out[part.target] = found(part, self.among.weights)
+        return out
+
+    def _sums(self, part: AttributeCells, weights: Weights) -> Floats:
+        """The counts of a part's cells among these users."""
+        fitted = self.among.fitted
+        outside = {each: values for each, values in weights.items() if each not in part.attributes and np.ptp(values)}
+        attributes = tuple(sorted({*part.attributes, *outside}))
+        fitted.require(attributes)
+        counts = fitted.layout.marginal(fitted.residuals, attributes)
+        for axis in reversed(range(len(attributes))):
+            values = weights.get(attributes[axis])
+            if values is not None:
+                counts = np.moveaxis(np.moveaxis(counts, axis, -1) * values, -1, axis)
+            if attributes[axis] not in part.attributes:
+                counts = counts.sum(axis=axis)
+        return part.taken(counts)
+
+    def _first(self, part: AttributeCells) -> Quantity:
+        """One cell of a part: noise is the same in all of them."""
+        sizes = self.among.survey.sizes
+        weights = dict(self.among.weights)
+        for attribute, at in zip(part.attributes, part.source, strict=True):
+            unit = np.zeros(sizes[attribute])
+            kept = weights.get(attribute)
+            unit[at if isinstance(at, int) else 0 if kept is None else int(np.flatnonzero(kept)[0])] = 1.0
+            weights[attribute] = unit
+        return self.among.fitted.sum_of(weights)
+
+    def _cell(self, place: tuple[int, ...]) -> Quantity:
+        answers = {name: each[at] for name, each, at in zip(self.questions, self.answers, place, strict=True)}
+        return self.among.count(answers)
+
+    def _of_cells(self, number: Callable[[Quantity], Any]) -> Floats:
+        found = [number(self._cell(place)) for place in np.ndindex(*self.cells.shape)]
+        return np.array(found, dtype=np.float64).reshape(*self.cells.shape, *np.shape(found[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SurveyEstimate(BaseEstimate):
+    """Everything that follows from the tables of a survey: `estimate["country", "age"]`, `estimate.where(...)`.
+
+    Asking spends nothing: whatever is asked is computed from the same noisy tables.
+    """
+
+    what: ClassVar[str] = "Private survey"
+    caption: ClassVar[str] = "How many users gave each answer"
+
+    _kept: list[FittedTables] = field(default_factory=list, init=False)
+
+    @property
+    def everybody(self) -> Respondents:
+        """All users."""
+        if not self._kept:
+            self._kept.append(FittedTables.of(self))
+        return Respondents(self._kept[0])
+
+    @property
+    def survey(self) -> Survey:
+        """The questions, and which marginals were wanted."""
+        return cast("Survey", self.domain)
+
+    def __getitem__(self, questions: str | tuple[str, ...]) -> CrossTable:
+        """Counts by one question, or by several together."""
+        return self.everybody[questions]
+
+    def where(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Respondents:
+        """The users who gave these answers: by question, one answer or several of which any will do."""
+        return self.everybody.where(conditions, **answers)
+
+    def count(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Quantity:
+        """How many users gave these answers."""
+        return self.everybody.count(conditions, **answers)
+
+    def share(self, conditions: Filter | None = None, /, **answers: Label | Sequence[Label]) -> Quantity:
+        """Which part of the users gave these answers."""
+        return self.everybody.share(conditions, **answers)
+
+    def sum(self, question: str) -> Quantity:
+        """The sum of the numbers that users answered."""
+        return self.everybody.sum(question)
+
+    def mean(self, question: str) -> Quantity:
+        """The mean of the numbers that users answered."""
+        return self.everybody.mean(question)
+
+    def means(self, question: str, by: str, level: float = 0.95) -> EstimateTable:
+        """The mean of a number for each answer to another question."""
+        return self.everybody.means(question, by, level)
+
+    @property
+    def warnings(self) -> tuple[ShufflesumWarning, ...]:
+        """What deserves a second look: of the plan, and of answers whose share may be anything."""
+        shares, errors = [], []
+        for names in self.survey.wanted:
+            found = self[names]
+            shares.append(found.counts.ravel() / self.users)
+            errors.append(np.broadcast_to(found.standard_error, found.counts.shape).ravel() / self.users)
+        return *self.plan.warnings, *uninformative(np.concatenate(shares), np.concatenate(errors))
+
+    @property
+    def counts(self) -> Floats:
+        """All wanted counts, marginal after marginal."""
+        return np.concatenate([self[names].counts.ravel() for names in self.survey.wanted])
+
+    def remarks(self, level: float = 0.95) -> list[str]:
+        """The means of numbers."""
+        found = []
+        for name, question in self.survey.questions:
+            if question.levels is not None and (self.survey.first_attributes[name],) in self.everybody.fitted.known:
+                found.append(f"mean of {name}: {self._mean_text(name, level)}")
+        return found
+
+    def _mean_text(self, name: str, level: float) -> str:
+        mean = self.mean(name)
+        low, high = mean.interval(level)
+        wide = max(high - mean.value, mean.value - low)
+        return f"{plus_minus(mean.value, wide)}, {between(low, high, wide)}"
+
+    def _rows(self, level: float) -> EstimateTable:
+        """All cells of all wanted marginals, with the questions of each."""
+        found = [(names, self[names]) for names in self.survey.wanted]
+        tables = [table.to_table(level) for _, table in found]
+        names = [
+            ", ".join(f"{name}: {answer}" for name, answer in zip(table.questions, answers, strict=True))
+            for _, table in found
+            for answers in product(*table.answers)
+        ]
+        questions = [" x ".join(table.questions) for _, table in found for _ in range(table.counts.size)]
+
+        def joined(column: str) -> Floats:
+            return np.concatenate([getattr(table, column) for table in tables])
+
+        return replace(
+            tables[0],
+            value=joined("value"),
+            std_error=joined("std_error"),
+            lower=joined("lower"),
+            upper=joined("upper"),
+            users=np.full(len(names), self.users),
+            notes=np.full(len(names), ""),
+            shape=(len(names),),
+            names_of=lambda places: [names[place] for place in places],
+            further={"share": joined("value") / self.users, "questions": np.array(questions)},
+            entry="answer",
+            beside=("share", 100 / self.users, " %"),
+        )
