@@ -7,12 +7,24 @@ from shufflesum.aggregation import aggregate
 from shufflesum.bounds import SuggestedBounds, suggest_bounds
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning
-from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary, Span, Symmetric
+from shufflesum.domains import (
+    Arrays,
+    Categories,
+    GroupBy,
+    L2Ball,
+    MultiChoice,
+    OpenVocabulary,
+    Question,
+    Span,
+    Survey,
+    Symmetric,
+)
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS, CountEstimate
 from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
+from shufflesum.domains.survey.estimate import SurveyEstimate
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, RandomizedResponse
@@ -50,6 +62,7 @@ __all__ = [
     "OneBit",
     "OpenVocabulary",
     "Plan",
+    "Question",
     "RandomizedResponse",
     "Randomizer",
     "Reports",
@@ -58,6 +71,8 @@ __all__ = [
     "ShufflesumWarning",
     "Span",
     "SuggestedBounds",
+    "Survey",
+    "SurveyEstimate",
     "Symmetric",
     "VocabularyEstimate",
     "aggregate",

@@ -426,7 +426,7 @@ class MultiHot(Encoding):
         return Sensitivity((ChangedCells(self.coordinates, self.coordinates, paired=False),) * self.digits)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Marginals(Encoding):
     """Tables that count users by the values of some attributes: in each, one cell of each user is true.
 
@@ -453,7 +453,7 @@ class Marginals(Encoding):
             offered.append((whole,))
         return [replace(self, tables=tables) for tables in dict.fromkeys(offered)]
 
-    @property
+    @cached_property
     def table_sizes(self) -> tuple[int, ...]:
         """How many cells each table has."""
         layout = self.least_squares(1.0)
@@ -464,7 +464,7 @@ class Marginals(Encoding):
         """All cells of all tables."""
         return sum(self.table_sizes)
 
-    @property
+    @cached_property
     def firsts(self) -> NDArray[np.int64]:
         """The first cell of each table, and the number of all cells."""
         return np.concatenate([[0], np.cumsum(self.table_sizes)]).astype(np.int64)
@@ -484,11 +484,32 @@ class Marginals(Encoding):
         assert self.tables is not None, "the planner chooses tables before anything is encoded"
         return LeastSquares(self.sizes, self.tables, (variance,) * len(self.tables))
 
-    @property
+    @cached_property
     def error_per_variance(self) -> float:
         """The squared error of all numbers that are estimated, with noise of variance 1 in every cell."""
         layout = self.least_squares(1.0)
         return sum(cells * layout.cell_variance(marginal) for marginal, cells in self.wanted)
+
+    def positions(self, radices: tuple[int, ...] = ()) -> Positions:
+        """One for each table; a report in a table of one cell may be blank."""
+        sizes = np.array(self.table_sizes)
+        return Positions.of(sizes, blank=sizes == 1, changed=(self.changed,))
+
+    @cached_property
+    def largest_move(self) -> float:
+        """By how many counts one user can move an estimated count at most, whose reports may contradict each other.
+
+        In each table one count goes from one cell to another; least squares weighs the tables.
+        """
+        layout, most = self.least_squares(1.0), 0.0
+        for marginal, _ in self.wanted:
+            unit = np.zeros(layout.shape(marginal))
+            unit.flat[0] = 1.0
+            moved = layout.table_weights(layout.coefficients(unit, marginal)).values()
+            most = max(
+                most, sum(float(np.ptp(np.append(each, 0.0)) if each.size == 1 else np.ptp(each)) for each in moved)
+            )
+        return most
 
     def cells_of(self, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The cell of each user in each table, (m, tables); blanks where a table of one cell does not count a user."""

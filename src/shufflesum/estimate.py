@@ -430,6 +430,8 @@ class EstimateTable:
     """Whether names are those of columns, and not places in an array."""
     indexed: bool = True
     """Whether rows have places in an array of users' numbers; numbers of users never have."""
+    crossed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The questions whose answers rows combine, each with its answers, where rows do; the last changes fastest."""
 
     def __len__(self) -> int:
         return len(self.value)

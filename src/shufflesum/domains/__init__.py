@@ -16,6 +16,7 @@ from shufflesum.domains.labels import Label, Labels
 from shufflesum.domains.multi_choice import MultiChoice
 from shufflesum.domains.open_vocabulary import OpenVocabulary
 from shufflesum.domains.structure import Dense, Span, Structure, Symmetric, real_array, structure_of, users_rows
+from shufflesum.domains.survey import Question, Survey
 from shufflesum.errors import PlanError
 
 __all__ = [
@@ -37,9 +38,11 @@ __all__ = [
     "MultiChoice",
     "OpenVocabulary",
     "Prepared",
+    "Question",
     "Rows",
     "Span",
     "Structure",
+    "Survey",
     "Symmetric",
     "domain_from_json",
     "real_array",
@@ -58,7 +61,7 @@ def register(domain: type[Domain]) -> type[Domain]:
     return domain
 
 
-for _domain in (Arrays, L2Ball, Categories, MultiChoice, GroupBy, OpenVocabulary):
+for _domain in (Arrays, L2Ball, Categories, MultiChoice, GroupBy, OpenVocabulary, Survey):
     register(_domain)
 
 

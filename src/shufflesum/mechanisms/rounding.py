@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import count_cells
-from shufflesum.encodings import Scale, Values
+from shufflesum.encodings import AttributeValues, Scale, Values
 from shufflesum.mechanisms.mechanism import CountTable, Encoder
 from shufflesum.randomness import SPARE_WORDS, RandomSource, UInts, random_uints
 
@@ -165,6 +165,19 @@ class Rounding:
         if outside:
             block.refuse()
         return out.reshape(rows, width)
+
+
+def rounded_values(block: AttributeValues, source: RandomSource) -> NDArray[np.uint32]:
+    """The value of each attribute, (m, attributes), with users' numbers rounded at random: once for all tables."""
+    if not block.numbers:
+        return block.values
+    values = block.values.copy()
+    for attribute, levels, numbers in block.numbers:
+        assert numbers.scale is not None  # numbers have bounds
+        rounded = Rounding(levels, numbers.scale, source).of(numbers)[:, 0]
+        given = values[:, attribute] == 0
+        values[given, attribute] = rounded[given]
+    return values
 
 
 _buffers = threading.local()

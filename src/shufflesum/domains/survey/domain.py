@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -92,7 +93,7 @@ class MarginalCells:
         return tuple(map(len, self.answers))
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class Survey(Domain):
     """One answer, or several, to each of many questions; `questions` are given by the names of their columns.
 
@@ -148,21 +149,25 @@ class Survey(Domain):
 
     # ---- questions, attributes, and the cells that are wanted
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What the questions are called."""
         return tuple(name for name, _ in self.questions)
 
     def question(self, name: str) -> Question:
         """The question of this name."""
-        found = dict(self.questions).get(name)
+        found = self._by_name.get(name)
         if found is None:
             raise ParameterError(
                 "unknown-choice", f"there is no question {shown(name)}; the survey has {', '.join(self.names)[:300]}"
             )
         return found
 
-    @property
+    @cached_property
+    def _by_name(self) -> dict[str, Question]:
+        return dict(self.questions)
+
+    @cached_property
     def first_attributes(self) -> dict[str, int]:
         """The number of each question's first attribute."""
         found, first = {}, 0
@@ -171,12 +176,12 @@ class Survey(Domain):
             first += len(question.attributes)
         return found
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many values each attribute has."""
         return tuple(size for _, question in self.questions for size in question.attributes)
 
-    @property
+    @cached_property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
         """The questions of each marginal that is wanted."""
         if isinstance(self.marginals, tuple):
@@ -412,7 +417,7 @@ class Survey(Domain):
 
     # ---- encodings
 
-    @property
+    @cached_property
     def _encoding(self) -> Marginals:
         counted: dict[Marginal, int] = {}
         for names in self.wanted:

@@ -40,15 +40,25 @@ Weights: TypeAlias = Mapping[int, Floats]
 class FittedTables:
     """Least squares over the tables of one collection."""
 
-    survey: Survey
-    users: int
+    estimate: SurveyEstimate
     tables: tuple[Floats, ...]
     """The noisy counts of each table, without bias."""
     noise: CountNoise
     layout: LeastSquares
+    _reaches: dict[tuple[bytes, float, float], float] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def survey(self) -> Survey:
+        """The questions."""
+        return self.estimate.survey
+
+    @property
+    def users(self) -> int:
+        """How many users there are: public and exact."""
+        return self.estimate.users
 
     @staticmethod
-    def of(estimate: BaseEstimate) -> FittedTables:
+    def of(estimate: SurveyEstimate) -> FittedTables:
         """What the plan's mechanism makes of its table of counts."""
         plan: Any = estimate.plan
         encoding: Marginals = plan.encoding
@@ -59,7 +69,7 @@ class FittedTables:
             counts[first : first + size].reshape(() if layout.single(table) else layout.shape(table))
             for first, size, table in zip(firsts, encoding.table_sizes, layout.tables, strict=False)
         )
-        return FittedTables(cast("Survey", estimate.domain), estimate.users, tables, means.noise, layout)
+        return FittedTables(estimate, tables, means.noise, layout)
 
     @cached_property
     def residuals(self) -> Residuals:
@@ -91,6 +101,15 @@ class FittedTables:
                     outer = np.multiply.outer(outer, kept[attribute] - means[attribute])
                 coefficients[subset] = outer
         return Quantity(self, coefficients, factor**2 * self._rounding(kept))
+
+    def reach(self, weights: Floats, rounding: float, tail: float) -> float:
+        """How far a sum of cells, with these weights, is off with this probability at most; what was asked is kept."""
+        sizes = np.sort(np.abs(weights))
+        key = sizes.tobytes(), rounding, tail
+        if key not in self._reaches:
+            step = math.sqrt(rounding / self.users)
+            self._reaches[key] = float(self.noise.reach(sizes, rounding, step, tail))
+        return self._reaches[key]
 
     def require(self, attributes: Sequence[int]) -> None:
         """Refuse a marginal that does not follow from the tables."""
@@ -172,9 +191,7 @@ class Quantity:
 
     def reach(self, tail: float) -> float:
         """How far the estimate is off with this probability at most, on either side."""
-        weights = self._cell_weights
-        step = math.sqrt(self.rounding / self.fitted.users) if self.rounding else 0.0
-        return float(self.fitted.noise.reach(weights, self.rounding, step, tail))
+        return self.fitted.reach(self._cell_weights, self.rounding, tail)
 
     @cached_property
     def _cell_weights(self) -> Floats:
@@ -327,32 +344,34 @@ class Respondents:
         total, answered = self._numbers(question)
         return total / answered if answered.variance else total / answered.value
 
-    def means(self, question: str, by: str, level: float = 0.95) -> EstimateTable:
+    def means(self, question: str, by: str) -> Answer:
         """The mean of a number for each answer to another question."""
         answers = self.survey.question(by).answers
         groups = [self.where({by: answer}) for answer in answers]
         found = [group.mean(question) for group in groups]
-        ends = [each.interval(level) for each in found]
-        return EstimateTable(
-            "mean",
-            level,
-            np.array([each.value for each in found]),
-            np.array([each.standard_error for each in found]),
-            np.array([low for low, _ in ends]),
-            np.array([high for _, high in ends]),
-            np.array([group.users.value for group in groups]),
-            np.array(["too few users" if math.isnan(each.value) else "" for each in found]),
-            (len(found),),
-            lambda places: [answers[place] for place in places],
-            entry=by,
-            indexed=False,
-            named=True,
-        )
+
+        def rows(level: float) -> EstimateTable:
+            return _table_of(
+                found,
+                level,
+                quantity="mean",
+                users=np.array([group.users.value for group in groups]),
+                shape=(len(found),),
+                names_of=lambda places: [answers[place] for place in places],
+                entry=by,
+            )
+
+        return self.fitted.estimate.read_as(Answer, rows=rows, asked=f"Mean of {question} by {by}{self.of_whom}")
+
+    @property
+    def of_whom(self) -> str:
+        """Who is asked about, as it ends a title; nothing where it is everybody."""
+        return f", where {self.condition}" if self.condition else ""
 
     def __getitem__(self, questions: str | tuple[str, ...]) -> CrossTable:
         """Counts by one question, or by several together."""
         names = (questions,) if isinstance(questions, str) else tuple(questions)
-        return CrossTable(self, self.survey.cells_of(names))
+        return self.fitted.estimate.read_as(CrossTable, among=self, cells=self.survey.cells_of(names))
 
     def _part_of(self, counted: Quantity) -> Quantity:
         return counted / self.users if self.weights else counted / float(self.fitted.users)
@@ -410,16 +429,57 @@ class Respondents:
         return place
 
 
-@dataclass(frozen=True, eq=False)
-class CrossTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer(BaseEstimate):
+    """Shares or means that were asked of a survey, as a table."""
+
+    what: ClassVar[str] = "Private survey"
+
+    rows: Callable[[float], EstimateTable] = field(kw_only=True)
+    asked: str = field(kw_only=True)
+    """What was asked, as a title."""
+
+    def remarks(self, level: float = 0.95) -> list[str]:
+        """What was asked."""
+        return [self.asked]
+
+    def _rows(self, level: float) -> EstimateTable:
+        return self.rows(level)
+
+
+def _table_of(
+    found: Sequence[Quantity], level: float, *, quantity: str, users: Floats, **further: Any
+) -> EstimateTable:
+    """Numbers with their intervals; NaN where a group has too few users."""
+    ends = [each.interval(level) for each in found]
+    return EstimateTable(
+        quantity,
+        level,
+        np.array([each.value for each in found]),
+        np.array([each.standard_error for each in found]),
+        np.array([low for low, _ in ends]),
+        np.array([high for _, high in ends]),
+        users,
+        np.array(["too few users" if math.isnan(each.value) else "" for each in found]),
+        indexed=False,
+        named=True,
+        **further,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossTable(BaseEstimate):
     """Counts of users by the answers to some questions, one axis for each; consistent with every other table.
 
     `counts` are those of least squares over everything that was collected, without bias, so that single ones may be
     negative. `raw_counts` are those of the one table with just these questions, where it was collected.
     """
 
-    among: Respondents = field(repr=False)
-    cells: MarginalCells = field(repr=False)
+    what: ClassVar[str] = "Private survey"
+    caption: ClassVar[str] = "How many users gave these answers"
+
+    among: Respondents = field(kw_only=True)
+    cells: MarginalCells = field(kw_only=True)
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -484,9 +544,38 @@ class CrossTable:
         ends = self._of_cells(lambda cell: self.among._part_of(cell).interval(level))
         return ends[..., 0], ends[..., 1]
 
-    def within(self, question: str) -> EstimateTable:
+    def within(self, question: str) -> Answer:
         """Shares within each answer to one of the questions: they add up to 1 for each."""
-        return self._within(question, 0.95)
+        if question not in self.questions or len(self.questions) < 2:
+            raise ParameterError(
+                "unknown-choice",
+                f"{question!r} is not one of several questions, {', '.join(self.questions)}: ask for two or more",
+            )
+        groups = self.answers[self.questions.index(question)]
+        others = [name for name in self.questions if name != question]
+        cells = [
+            dict(zip(others, each, strict=True)) for each in product(*(self.survey.question(o).answers for o in others))
+        ]
+        names = [", ".join(cell.values()) for cell in cells]
+        among = [self.among.where({question: group}) for group in groups]
+        found = [each.share(cell) for each in among for cell in cells]
+        sizes = [each.users for each in among for _ in cells]
+
+        def rows(level: float) -> EstimateTable:
+            return _table_of(
+                found,
+                level,
+                quantity="share",
+                users=np.array([size.value for size in sizes]),
+                shape=(len(names),),
+                names_of=lambda places: [names[place] for place in places],
+                groups=groups,
+                further={"users_std_error": np.array([size.standard_error for size in sizes])},
+                entry=" and ".join(others),
+            )
+
+        asked = f"Share of {' and '.join(others)} within each {question}{self.among.of_whom}"
+        return self.read_as(Answer, rows=rows, asked=asked)
 
     @cached_property
     def raw_counts(self) -> Floats | None:
@@ -509,10 +598,31 @@ class CrossTable:
         """The standard error of each raw count."""
         return math.sqrt(self.among.fitted.noise.variance)
 
-    def to_table(self, level: float = 0.95) -> EstimateTable:
-        """One row for each cell: how many users, with interval and share."""
+    @property
+    def survey(self) -> Survey:
+        """All questions."""
+        return self.among.survey
+
+    def figures(self, level: float = 0.95) -> dict[str, Any]:
+        """Questions, answers, counts and shares in the shape of the table, with errors and intervals."""
+        return {
+            "questions": self.questions,
+            "answers": self.answers,
+            "condition": self.among.condition,
+            "counts": self.counts,
+            "standard_error": np.broadcast_to(self.standard_error, self.counts.shape),
+            "count_interval": self.interval(level),
+            "shares": self.shares,
+        }
+
+    def remarks(self, level: float = 0.95) -> list[str]:
+        """Who was asked about."""
+        return [f"Of users where {self.among.condition}."] if self.among.condition else []
+
+    def _rows(self, level: float) -> EstimateTable:
         lower, upper = self.interval(level)
         names = self.names
+        users = self.among.users.value
         return EstimateTable(
             "users",
             level,
@@ -520,60 +630,21 @@ class CrossTable:
             np.broadcast_to(self.standard_error, self.counts.shape).ravel(),
             lower.ravel(),
             upper.ravel(),
-            np.full(self.counts.size, self.among.users.value),
+            np.full(self.counts.size, users),
             np.full(self.counts.size, ""),
             (self.counts.size,),
             lambda places: [names[place] for place in places],
             further={"share": self.shares.ravel()},
             entry=" and ".join(self.questions),
             of_users=True,
+            beside=("share", 100 / users, " %") if users > 0 else None,
+            crossed=tuple(zip(self.questions, self.answers, strict=True)),
         )
-
-    def to_frame(self, level: float = 0.95, *, library: Any = None) -> Any:
-        """`to_table` as a data frame of pandas or Polars."""
-        return self.to_table(level).to_frame(library)
 
     @property
     def names(self) -> list[str]:
         """The cells by their answers."""
         return [", ".join(answers) for answers in product(*self.answers)]
-
-    def __str__(self) -> str:
-        asked = " by ".join(self.questions)
-        return f"{asked}{f', of users with {self.among.condition}' if self.among.condition else ''}\n{self.to_table()}"
-
-    def _within(self, question: str, level: float) -> EstimateTable:
-        if question not in self.questions:
-            raise ParameterError("unknown-choice", f"{question!r} is none of {', '.join(self.questions)}")
-        axis = self.questions.index(question)
-        groups = self.answers[axis]
-        others = [name for name in self.questions if name != question]
-        further = [answers for name, answers in zip(self.questions, self.answers, strict=True) if name != question]
-        names = [", ".join(each) for each in product(*further)]
-        found, sizes = [], []
-        for group in groups:
-            among = self.among.where({question: group})
-            cells = [dict(zip(others, each, strict=True)) for each in product(*further)]
-            found += [among.share(cell) for cell in cells]
-            sizes += [among.users] * len(cells)
-        ends = [each.interval(level) for each in found]
-        return EstimateTable(
-            "share",
-            level,
-            np.array([each.value for each in found]),
-            np.array([each.standard_error for each in found]),
-            np.array([low for low, _ in ends]),
-            np.array([high for _, high in ends]),
-            np.array([each.value for each in sizes]),
-            np.array(["too few users" if math.isnan(each.value) else "" for each in found]),
-            (len(names),),
-            lambda places: [names[place] for place in places],
-            groups,
-            further={"users_std_error": np.array([each.standard_error for each in sizes])},
-            entry=" and ".join(others),
-            indexed=False,
-            named=True,
-        )
 
     def _filled(self, found: Callable[[AttributeCells, Weights], Floats]) -> Floats:
         """An array over all answers, part by part."""
@@ -665,9 +736,9 @@ class SurveyEstimate(BaseEstimate):
         """The mean of the numbers that users answered."""
         return self.everybody.mean(question)
 
-    def means(self, question: str, by: str, level: float = 0.95) -> EstimateTable:
+    def means(self, question: str, by: str) -> Answer:
         """The mean of a number for each answer to another question."""
-        return self.everybody.means(question, by, level)
+        return self.everybody.means(question, by)
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
@@ -725,4 +796,5 @@ class SurveyEstimate(BaseEstimate):
             further={"share": joined("value") / self.users, "questions": np.array(questions)},
             entry="answer",
             beside=("share", 100 / self.users, " %"),
+            crossed=(),
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -53,7 +54,7 @@ class Answers:
     """(m, 1): where the value is 0, this number is to be rounded at random to a value."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class Question:
     """One question: `labels` to choose from, `bins` that a number is counted in, or `bounds` of a number.
 
@@ -121,7 +122,7 @@ class Question:
 
     # ---- its answers
 
-    @property
+    @cached_property
     def answers(self) -> tuple[str, ...]:
         """All answers as text, "no answer" last where there is one; of numbers the points they are rounded to."""
         if self.labels is not None:
@@ -132,12 +133,12 @@ class Question:
             names = tuple(f"{point:.12g}" for point in self.points)
         return (*names, NO_ANSWER) if self.optional else names
 
-    @property
+    @cached_property
     def attributes(self) -> tuple[int, ...]:
         """How many values each of its attributes has."""
         return (2,) * len(self.answers) if self.multiple else (len(self.answers),)
 
-    @property
+    @cached_property
     def points(self) -> NDArray[np.float64]:
         """What a number is rounded to, from bound to bound; empty where it has no bounds."""
         if self.bounds is None or self.levels is None:
@@ -149,7 +150,7 @@ class Question:
         """Whether columns of answers hold numbers."""
         return self.labels is None
 
-    @property
+    @cached_property
     def scale(self) -> Arrays:
         """The bounds of its number."""
         assert self.bounds is not None
@@ -221,11 +222,11 @@ class Question:
             return self.labels.values[value]
         return self._bins.example(cells=[value]) if self.bins is not None else float(self.points[value])
 
-    @property
+    @cached_property
     def _bins(self) -> Categories:
         return Categories(bins=self.bins)
 
-    @property
+    @cached_property
     def _choices(self) -> MultiChoice:
         assert self.labels is not None
         several = self.labels if len(self.labels) > 1 else Labels([*self.labels.values, NO_ANSWER])

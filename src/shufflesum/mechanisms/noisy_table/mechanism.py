@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from shufflesum._checks import check_choice, check_size
+from shufflesum._format import counted
 from shufflesum.cells import MOST_CELLS
-from shufflesum.encodings import Encoding, MultiHot, OneHot, Positions
+from shufflesum.encodings import Encoding, Marginals, MultiHot, OneHot, Positions
 from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.frequencies import Frequencies
@@ -28,7 +29,7 @@ from shufflesum.randomness import RandomSource, table_draws
 DrawnBy = Literal["curator", "shuffler", "servers"]
 MOST_RADIX = 1 << 16
 
-Table = OneHot | MultiHot
+Table = OneHot | MultiHot | Marginals
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class NoisyTable(Mechanism):
 
     kind: ClassVar[str] = "noisy-table"
     family: ClassVar[str] = "noisy-counts"
-    accepts: ClassVar[tuple[type[Encoding], ...]] = (OneHot, MultiHot)
+    accepts: ClassVar[tuple[type[Encoding], ...]] = (OneHot, MultiHot, Marginals)
     noise_options: ClassVar[tuple[NoiseBy, ...]] = get_args(DrawnBy)
 
     noise_by: DrawnBy = field()
@@ -62,7 +63,7 @@ class NoisyTable(Mechanism):
         """Labels that have a cell each."""
         if isinstance(encoding, OneHot):
             return encoding.names_cells
-        return isinstance(encoding, MultiHot) and encoding.scale is None
+        return isinstance(encoding, Marginals) or (isinstance(encoding, MultiHot) and encoding.scale is None)
 
     @property
     def draws(self) -> int:
@@ -128,9 +129,10 @@ class NoisyTable(Mechanism):
         return Frequencies(table, users, TableNoise(self.noise[0], self.draws), one_each=isinstance(encoding, OneHot))
 
     def expected_error(self, encoding: Table, users: int, assumed_std: float | None = None) -> ExpectedError:
-        """The noise is public and exact."""
+        """The noise is public and exact; of marginals that of least squares over all tables."""
         variance = self.draws * self.noise[0].variance
-        return ExpectedError(0.0, 0.0, noise=encoding.dimension * variance / users**2)
+        cells = encoding.error_per_variance if isinstance(encoding, Marginals) else encoding.dimension
+        return ExpectedError(0.0, 0.0, noise=cells * variance / users**2)
 
     def accountant(self, encoding: Table, guarantee: Guarantee) -> NoiseDistributionAccountant:
         """One draw: of two independent ones each hides the user from whoever knows the other."""
@@ -142,7 +144,12 @@ class NoisyTable(Mechanism):
         return 0
 
     def max_shift(self, encoding: Table, users: int, malicious: int) -> float:
-        """A user counts once for a label, or where one position is for all labels, as often as there are reports."""
+        """A user counts once for a label, or where one position is for all labels, as often as there are reports.
+
+        Of marginals a user counts once in each table, and reports may contradict each other.
+        """
+        if isinstance(encoding, Marginals):
+            return malicious / users * encoding.largest_move
         positions = self.positions(encoding)
         return malicious / users * int(positions.reports.max())
 
@@ -165,6 +172,11 @@ class NoisyTable(Mechanism):
         """The least noise that is certified for the cells that a user can change."""
         if getattr(options, "digits", None) is not None:  # of the same family, for numbers
             raise ParameterError("impossible-combination", "digits are for numbers, not for labels; leave them out")
+        for layout in encoding.choices() if isinstance(encoding, Marginals) else (encoding,):
+            yield from cls._least_noise(layout, search)
+
+    @classmethod
+    def _least_noise(cls, encoding: Table, search: Search) -> Iterator[Candidate]:
         assert search.noise_by != "users"
         guarantee, positions = search.guarantee, encoding.positions()
         (changed,) = positions.changed
@@ -187,6 +199,8 @@ class NoisyTable(Mechanism):
         """What a user sends."""
         if isinstance(encoding, OneHot):
             return "the label"
+        if isinstance(encoding, Marginals):
+            return f"the cell of all answers in each of {counted(len(self.positions(encoding)), 'table')}"
         if len(self.positions(encoding)) > 1:
             return "for each label whether it is chosen"
         return f"up to {encoding.most_true} chosen labels, and blanks up to that number"

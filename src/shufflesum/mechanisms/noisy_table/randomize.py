@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from shufflesum._compiled import kernel
 from shufflesum.cells import BLANK, count_cells
-from shufflesum.encodings import ChosenCells, MultiHot, OneHot, OwnCells
+from shufflesum.encodings import AttributeValues, ChosenCells, Marginals, MultiHot, OneHot, OwnCells
 from shufflesum.mechanisms.mechanism import CountTable
+from shufflesum.mechanisms.rounding import rounded_values
 from shufflesum.randomness import RandomSource, UInts
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ def _write_at_labels(codes: UInts, out: UInts) -> None:
 class NoisyTableEncoder:
     """Writes what is true, and nothing else: users draw no noise."""
 
-    def __init__(self, mechanism: NoisyTable, encoding: OneHot | MultiHot, source: RandomSource) -> None:
-        self._positions = mechanism.positions(encoding)
+    def __init__(self, mechanism: NoisyTable, encoding: OneHot | MultiHot | Marginals, source: RandomSource) -> None:
+        self._positions, self._encoding, self._source = mechanism.positions(encoding), encoding, source
 
-    def encode(self, block: OwnCells | ChosenCells) -> NDArray[np.uint32]:
+    def encode(self, block: OwnCells | ChosenCells | AttributeValues) -> NDArray[np.uint32]:
         """The cells that these users send, in the order of positions, user after user."""
+        if isinstance(block, AttributeValues):
+            assert isinstance(self._encoding, Marginals)
+            return self._encoding.cells_of(rounded_values(block, self._source)).reshape(-1)
         if isinstance(block, OwnCells):
             block.check()
             return block.of_all_tables().astype(np.uint32).reshape(-1)
@@ -47,11 +51,15 @@ class NoisyTableEncoder:
 class NoisyTableTally:
     """Sums of what is true of all rows added so far; the noise comes last, once for each cell."""
 
-    def __init__(self, mechanism: NoisyTable, encoding: OneHot | MultiHot, source: RandomSource) -> None:
+    def __init__(self, mechanism: NoisyTable, encoding: OneHot | MultiHot | Marginals, source: RandomSource) -> None:
         self._mechanism, self._encoding, self._source = mechanism, encoding, source
 
-    def add(self, block: OwnCells | ChosenCells, table: CountTable) -> None:
+    def add(self, block: OwnCells | ChosenCells | AttributeValues, table: CountTable) -> None:
         """Add what these users hold to the table of all cells."""
+        if isinstance(block, AttributeValues):
+            assert isinstance(self._encoding, Marginals)
+            count_cells(self._encoding.cells_of(rounded_values(block, self._source)).reshape(-1), table)
+            return
         if isinstance(block, ChosenCells):
             count_cells(block.cells.reshape(-1), table)  # who chose fewer labels sends blanks, which are left out
             return
