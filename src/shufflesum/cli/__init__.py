@@ -24,6 +24,7 @@ __all__ = ["COMMANDS", "main"]
 SECTIONS = {
     "Ask a question of data on this machine": {
         "run": "Private means, counts or group means of the rows of a file.",
+        "ask": "Ask a kept estimate: a survey's cross-tables, counts of words.",
         "bounds": "Bounds for the columns of a file, found privately.",
         "budget": "Make, show or ask the budget of a population.",
     },

@@ -44,6 +44,8 @@ def estimate_chart(
 ) -> _Chart:
     """What is estimated, with its confidence band: counts as bars, groups as `group_chart` draws them.
 
+    Counts by two questions are a heat map.
+
     Means are drawn over the coordinates in order: few, or up to 40 with names, as points with bars, matrices as heat
     maps (mean, truth if given, half the interval's width), all else as a line with a band. Coordinates whose bounds
     differ widely are in panels of their own, and an axis is logarithmic where parts would vanish.
@@ -56,6 +58,8 @@ def estimate_chart(
         truth = by_name(truth, table.labels(range(len(table.value))), "truth")
     if table.groups:
         return group_chart(table, truth=truth, title=title, subtitle=subtitle)
+    if len(table.crossed) == 2 and truth is None:
+        return _cross_chart(table, title=title, subtitle=subtitle)
     if table.of_users:
         return _count_chart(table, truth=truth, title=title, subtitle=subtitle)
     mean = table.value.reshape(table.shape)
@@ -85,6 +89,46 @@ def _count_chart(table: EstimateTable, *, truth: ArrayLike | None = None, title:
     ]
     axis = table.quantity.capitalize()
     return panels_chart([Panel(rows)], axis=axis, level=table.level, title=title, subtitle=notes, bars=True)
+
+
+def _cross_chart(table: EstimateTable, *, title: str, subtitle: str = "") -> _Chart:
+    """Counts by the answers to two questions, the first from top to bottom, with numbers where there is room."""
+    (down, rows), (across, columns) = table.crossed
+    counts = table.value.reshape(len(rows), len(columns))
+    half_widths = (table.upper - table.lower) / 2
+    notes = [*([subtitle] if subtitle else []), *_evenly_wide(half_widths, table.level)]
+    names = drawn_names(rows), drawn_names(columns)
+    data = [
+        {"row": names[0][row], "column": names[1][column], "value": float(count), "text": f"{round(count):,}"}
+        for (row, column), count in np.ndenumerate(counts)
+    ]
+    least, most = look.scale_of(counts)
+    base = alt.Chart().encode(
+        x=alt.X("column:N", title=across, sort=None, axis=alt.Axis(labelAngle=0 if len(columns) < _FEW else -45)),
+        y=alt.Y("row:N", title=down, sort=None),
+    )
+    scale = alt.Scale(scheme="blues", domain=[min(0.0, least), most])
+    layers = [base.mark_rect().encode(color=alt.Color("value:Q", title="Users", scale=scale))]
+    if max(len(rows), len(columns)) <= _FEW:
+        dark = alt.condition(f"datum.value > {(least + most) / 2}", alt.value("white"), alt.value(look.BLACK))
+        layers.append(base.mark_text(fontSize=look.TEXT_SIZE).encode(text="text:N", color=dark))
+    return alt.LayerChart(
+        data=look.as_data(data),
+        layer=layers,
+        title=look.heading(title, notes),
+        width=look.WIDTH * min(1.0, 0.2 + 0.1 * len(columns)),
+        height=max(120, min(900, 44 * len(rows))),
+        config=look.config(),
+    )
+
+
+def _evenly_wide(half_widths: NDArray[np.float64], level: float) -> list[str]:
+    """How wide intervals are, where all are as good as the same, or at most."""
+    if not np.isfinite(half_widths).any():
+        return []
+    least, most = look.scale_of(half_widths)
+    where = "everywhere" if most - least <= _EVEN * most else "at most"
+    return [f"{percent(level)} % intervals: ± {upwards(most * (1 - 1e-12))} {where}"]
 
 
 def _vector(table: EstimateTable, panels: Mapping[str, NDArray[np.float64]], title: str, subtitle: str) -> _Chart:

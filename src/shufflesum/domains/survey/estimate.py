@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum._checks import shown
 from shufflesum._format import between, plus_minus
@@ -27,6 +28,7 @@ from shufflesum.marginals import LeastSquares, Marginal, Residuals
 from shufflesum.mechanisms.frequencies import CountNoise, quantile
 
 _SEEN = 0.99  # a ratio needs a number of users that is above 0 at this level
+_COLUMNS = ("name", "value", "std_error", "lower", "upper", "users", "notes", "share")  # of a table of counts
 _DIGITS = 10  # of weights: those that differ by rounding alone are one, and have one law
 
 Filter: TypeAlias = Mapping[str, "Label | Sequence[Label]"]
@@ -603,18 +605,6 @@ class CrossTable(BaseEstimate):
         """All questions."""
         return self.among.survey
 
-    def figures(self, level: float = 0.95) -> dict[str, Any]:
-        """Questions, answers, counts and shares in the shape of the table, with errors and intervals."""
-        return {
-            "questions": self.questions,
-            "answers": self.answers,
-            "condition": self.among.condition,
-            "counts": self.counts,
-            "standard_error": np.broadcast_to(self.standard_error, self.counts.shape),
-            "count_interval": self.interval(level),
-            "shares": self.shares,
-        }
-
     def remarks(self, level: float = 0.95) -> list[str]:
         """Who was asked about."""
         return [f"Of users where {self.among.condition}."] if self.among.condition else []
@@ -634,7 +624,7 @@ class CrossTable(BaseEstimate):
             np.full(self.counts.size, ""),
             (self.counts.size,),
             lambda places: [names[place] for place in places],
-            further={"share": self.shares.ravel()},
+            further={"share": self.shares.ravel()} | self._answer_columns,
             entry=" and ".join(self.questions),
             of_users=True,
             beside=("share", 100 / users, " %") if users > 0 else None,
@@ -645,6 +635,15 @@ class CrossTable(BaseEstimate):
     def names(self) -> list[str]:
         """The cells by their answers."""
         return [", ".join(answers) for answers in product(*self.answers)]
+
+    @property
+    def _answer_columns(self) -> dict[str, NDArray[np.str_]]:
+        """For each question a column of the answers that rows are of."""
+        combined = list(product(*self.answers))
+        return {
+            f"question_{name}" if name in _COLUMNS else name: np.array([row[place] for row in combined])
+            for place, name in enumerate(self.questions)
+        }
 
     def _filled(self, found: Callable[[AttributeCells, Weights], Floats]) -> Floats:
         """An array over all answers, part by part."""

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_size, set_fields, shown
 from shufflesum.domains.arrays import Arrays
 from shufflesum.domains.categories import Categories
-from shufflesum.domains.labels import MISSING, Label, LabelRows, Labels, label_rows, present, taken, value_at
+from shufflesum.domains.labels import (
+    MISSING,
+    Label,
+    LabelRows,
+    Labels,
+    is_missing,
+    label_rows,
+    present,
+    taken,
+    value_at,
+)
 from shufflesum.domains.multi_choice import ChoiceRows, ListRows, MultiChoice
 from shufflesum.domains.structure import LEFT_OUT, Rows
 from shufflesum.encodings import Values
@@ -165,7 +175,7 @@ class Question:
             return self._bins.rows(column) if self.bins is not None else self.scale.rows(column)
         if not self.multiple:
             return label_rows(column, "answers")
-        return self._choices.rows(_split(column))
+        return self._choices.rows(_split(column, optional=self.optional))
 
     def read(self, rows: Any, first_row: int, *, clip: bool) -> Answers:
         """The values of users' answers; refuses what is none, and what is missing unless the question is optional."""
@@ -332,8 +342,11 @@ def questions_of(given: Mapping[str, QuestionLike]) -> dict[str, Question]:
     return found
 
 
-def _split(column: Any) -> Any:
-    """Cells of text with several labels, with ; between, as lists; anything else as it is."""
+def _split(column: Any, *, optional: bool) -> Any:
+    """Cells of text with several labels, with ; between, as lists; anything else as it is.
+
+    Programs that read CSV files make an empty cell a missing one: unless that is an answer, nothing is chosen there.
+    """
     if isinstance(column, list | tuple) or (isinstance(column, np.ndarray) and column.dtype.kind in "OUT"):
         cells = list(column)
     elif str(getattr(column, "dtype", getattr(column, "type", ""))).lower() in _TEXT:
@@ -343,9 +356,11 @@ def _split(column: Any) -> Any:
         return column
     if not any(isinstance(cell, str) for cell in cells):
         return column
+    empty = None if optional else ""
+    texts = (empty if not isinstance(cell, str) and is_missing(cell) else cell for cell in cells)
     return [
         [part.strip() for part in cell.split(_BETWEEN) if part.strip()] if isinstance(cell, str) else cell
-        for cell in cells
+        for cell in texts
     ]
 
 
