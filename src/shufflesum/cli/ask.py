@@ -61,7 +61,7 @@ def ask_command(
 ) -> None:
     """Ask an estimate that was kept: a survey's cross-tables, or the counts of words.
 
-    FILE is what estimate.save(...) or -o ESTIMATE.json wrote. Everything is computed from the noisy tables that were
+    FILE is what --keep or estimate.save(...) wrote. Everything is computed from the noisy tables that were
     released: asking spends nothing, however often.
 
     \b
@@ -71,13 +71,15 @@ def ask_command(
     """
     results = replace(results, asked=options.words_of(candidates))
     with warnings_as_notes(), results.staged(file, candidates) as write:
-        estimate: AnyEstimate = BaseEstimate.load(file)
+        kept = BaseEstimate.load(file)
+        estimate: AnyEstimate = kept if candidates is None else kept.read_as(kept.plan.domain.estimate_type)
         survey = hasattr(estimate, "where")
         given = {"--rows": rows, "--columns": columns, "--where": conditions, "--mean": mean, "--shares": shares}
         named = [option for option, value in given.items() if value]
         if named and not survey:
             raise conflict(f"{named[0]} is for surveys, and {file} is of {type(estimate.plan.domain).__name__}")
-        results.check_plan(estimate.plan)
+        if candidates is not None or estimate.words is None:
+            results.check_plan(estimate.plan)
         asked = _asked(estimate, rows, columns, conditions, mean, shares=shares) if survey else None
         found: AnyEstimate = asked or results.answer(estimate)
         write(found, file.name, None)
@@ -140,6 +142,6 @@ def _show_crossed(table: AnyEstimate, results: Results) -> None:
         )
         shown.add_row(escape(answer), *told)
     console.print(shown)
-    written = [f"wrote {path}" for path in (results.output, results.plot, results.report) if path]
-    for line in (*table.remarks(level), *written):
+    for line in table.remarks(level):
         console.print(line, markup=False)
+    results.say_written()

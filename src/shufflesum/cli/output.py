@@ -250,6 +250,7 @@ class Results:
     confidence: float = 0.95
     quantiles: tuple[float, ...] = ()
     top: int | None = None
+    keep: Path | None = None
     asked: Sequence[str] | None = None
     draws_noise: bool = False
 
@@ -284,15 +285,17 @@ class Results:
 
         That they can be written is seen to at once, and that they are none of the inputs.
         """
-        for path in (self.output, self.plot, self.report):
+        for path in self.written:
             _keep_inputs(path, *inputs)
         with (outputs := Outputs()):
             staged_output, staged_plot = outputs.file(self.output, *WRITABLE), outputs.chart(self.plot)
-            staged_report = outputs.page(self.report)
+            staged_report, staged_keep = outputs.page(self.report), outputs.file(self.keep, ".json")
 
             def write(estimate: BaseEstimate, what: str, labels: _Names = None) -> None:
                 if staged_output:
                     write_estimate(staged_output, estimate, self.confidence, labels)
+                if staged_keep:
+                    estimate.save(staged_keep)
                 if staged_plot:
                     drawn = next(iter(estimate.beside), estimate)
                     save_chart(_chart(drawn, what, self.confidence), staged_plot)
@@ -330,9 +333,17 @@ class Results:
         print_estimate(estimate, self.confidence, names, in_process=self.draws_noise, top=ranked)
         if self.output is None and ranked is None and not all(map(shown_whole, (estimate, *estimate.beside))):
             console.print("-o OUT writes all of them")
-        for path in (self.output, self.plot, self.report):
-            if path:
-                console.print(f"wrote {path}", markup=False)
+        self.say_written()
+
+    @property
+    def written(self) -> list[Path]:
+        """The files that are asked for."""
+        return [path for path in (self.output, self.plot, self.report, self.keep) if path is not None]
+
+    def say_written(self) -> None:
+        """Name all of them to a person."""
+        for path in self.written:
+            console.print(f"wrote {path}", markup=False)
 
     def ranked(self, estimate: AnyEstimate) -> Top | None:
         """The most frequent labels, if they are asked for; all of them where there are no more."""
@@ -367,6 +378,7 @@ result_options = option_group(
     ),
     click.option("--plot", type=PATH, help=f"Draw it, with --bins and --quantiles the bins: {', '.join(DRAWABLE)}."),
     report_option,
+    click.option("--keep", type=PATH, help="Keep the whole estimate, for shufflesum ask (.json)."),
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
     click.option(
         "--quantiles",
