@@ -34,6 +34,7 @@ def plans() -> tuple[Plan, ...]:
         {"shape": 3, "epsilon": 0.25, "mechanism": "randomized-response"},
         {"domain": ss.Categories(3), "epsilon": 0.8, "mechanism": "randomized-response", "rounds": 2},
         {"shape": 2, "epsilon": 0.45, "mechanism": "noisy-counts"},
+        {"domain": ss.Survey({"a": ["x", "y"], "b": [True, False]}), "epsilon": 0.55, "noise_by": "servers"},
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ss.ShufflesumWarning)  # some are too noisy to be of use
