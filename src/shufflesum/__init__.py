@@ -7,6 +7,7 @@ from shufflesum.aggregation import aggregate
 from shufflesum.bounds import SuggestedBounds, suggest_bounds
 from shufflesum.budget import Budget
 from shufflesum.cautions import ShufflesumWarning
+from shufflesum.discovery import discover
 from shufflesum.domains import (
     Arrays,
     Categories,
@@ -18,6 +19,7 @@ from shufflesum.domains import (
     Span,
     Survey,
     Symmetric,
+    UnlistedLabels,
 )
 from shufflesum.domains.arrays.estimate import Estimate
 from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS, CountEstimate
@@ -25,9 +27,10 @@ from shufflesum.domains.group_by.estimate import GroupEstimate
 from shufflesum.domains.l2_ball.estimate import L2BallEstimate
 from shufflesum.domains.open_vocabulary.estimate import VocabularyEstimate
 from shufflesum.domains.survey.estimate import SurveyEstimate
+from shufflesum.domains.unlisted_labels.estimate import DiscoveryEstimate
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, RandomizedResponse
+from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, PartitionSelection, RandomizedResponse
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
@@ -46,6 +49,7 @@ __all__ = [
     "Budget",
     "Categories",
     "CountEstimate",
+    "DiscoveryEstimate",
     "Estimate",
     "EstimateTable",
     "GroupBy",
@@ -61,6 +65,7 @@ __all__ = [
     "NoisyTable",
     "OneBit",
     "OpenVocabulary",
+    "PartitionSelection",
     "Plan",
     "Question",
     "RandomizedResponse",
@@ -74,8 +79,10 @@ __all__ = [
     "Survey",
     "SurveyEstimate",
     "Symmetric",
+    "UnlistedLabels",
     "VocabularyEstimate",
     "aggregate",
+    "discover",
     "moments",
     "plan",
     "privacy",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from shufflesum.cells import BLANK
+from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.marginals import LeastSquares, Marginal, maximal
 
 if TYPE_CHECKING:
@@ -574,3 +574,19 @@ class SignBits(Encoding):
     def sensitivity(self) -> Sensitivity:
         """Every rotated coordinate may change; the vector by twice the clipping norm at most."""
         return Sensitivity((ChangedCells(self.coordinates, self.coordinates, paired=False),), l2_bounded=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedCells(Encoding):
+    """Cells that nobody listed: each is there as soon as a user holds it. A user is counted in at most `max_true`.
+
+    One cell is there in any case, of the users who hold something that is not listed in the end.
+    """
+
+    max_true: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """As many cells lose the user as gain one, and the cell of the rest changes by one."""
+        labels = ChangedCells(MOST_CELLS, 2 * self.max_true, paired=True)
+        return Sensitivity((labels, ChangedCells(1, 1, paired=False)))

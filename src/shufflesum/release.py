@@ -6,13 +6,16 @@ for, and there is no estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shufflesum.cautions import warn
 from shufflesum.errors import ReportsError
 from shufflesum.estimate import Adjustment, AnyEstimate, estimate_of
-from shufflesum.plans import check_plan
+from shufflesum.plans import Plan, check_plan
 from shufflesum.privacy import honest_users
 from shufflesum.reports import Counts
 
@@ -57,7 +60,31 @@ def release(
     table = counts.table.copy()
     table.setflags(write=False)
     found = estimate_of(plan, counts.users, counts.rejected, table, broken, counts.round_number)
-    estimate = replace(found, adjusted=adjusted)
+    return _with_warnings(replace(found, adjusted=adjusted))
+
+
+def release_found(
+    plan: Plan, users: int, labels: Sequence[str], table: NDArray[np.int64], round_number: int = 1
+) -> AnyEstimate:
+    """The estimate of labels that one process found in the data it holds, where nobody sent anything.
+
+    `table` has the noisy count of each, in their order, and then that of the rest.
+    """
+    check_plan(plan)
+    plan.check_round(round_number)
+    if users < plan.users:
+        raise ReportsError(
+            "too-few-users",
+            f"there are {users} users, but this plan releases nothing below {plan.users}; add rows, or plan for fewer "
+            "users",
+        )
+    table.setflags(write=False)
+    return _with_warnings(
+        plan.domain.estimate_type(plan, users, 0, table, None, round_number, labels=tuple(labels))  # type: ignore[call-arg]
+    )
+
+
+def _with_warnings(estimate: AnyEstimate) -> AnyEstimate:
     for warning in estimate.warnings:
         warn(warning)
     return estimate

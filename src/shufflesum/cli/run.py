@@ -20,7 +20,7 @@ from shufflesum.cli.commands import Command, conflict
 from shufflesum.cli.options import PATH, Chosen, DomainOptions
 from shufflesum.cli.output import Outputs, Results, console, print_json, result_options, table_of, warnings_as_notes
 from shufflesum.cli.table import TableOptions
-from shufflesum.domains import DOMAINS, Arrays, Categories
+from shufflesum.domains import DOMAINS, Arrays, Categories, UnlistedLabels
 from shufflesum.domains.bounds import DEFAULT_BOUNDS, explicit_bounds
 from shufflesum.domains.counts import QUANTILE_BINS
 from shufflesum.domains.options import bin_edges
@@ -88,6 +88,7 @@ def run_command(
              shufflesum run people.csv --columns income --quantiles 0.5,0.9 --epsilon 1 --delta 1e-6
              shufflesum run visits.csv --group-by country --labels countries.txt --bounds 0:100 --epsilon 1 --delta 1e-6
              shufflesum run queries.csv --open-vocabulary query --candidates words.txt --epsilon 1 --delta 1e-6
+             shufflesum run visits.csv --discover url --epsilon 1 --delta 1e-6
              shufflesum run people.csv --columns age --bounds 0:120 --variance --epsilon 1 --delta 1e-6
              shufflesum run updates.npy --clipping-norm 0.4 --clip --epsilon 2 --delta 1e-6
     """
@@ -125,9 +126,11 @@ def run_command(
         domain = None if planned is None else planned.domain
         if planned is None and chosen is not None and not (chosen[0].column_help is None and chosen[0].takes_numbers):
             domain = held.domain(chosen[0])
+        if reading.ignore_case and planned is not None and planned.domain.finds_labels:
+            raise conflict("--ignore-case cannot be given with --plan, which fixes it already; leave one of them out")
         column = None if domain is None else options.column_for(domain, chosen)
         table, missing = tabled.apply_missing_policy(file, reading.open(file, domain, column), missing)
-        plan = _plan_for(file, table, chosen, held, options.with_mechanism(given)) if planned is None else planned
+        plan = planned or _plan_for(file, table, chosen, held, options.with_mechanism(given), reading)
         tabled.check_table(file, table, plan)
         if plan.domain.needs_candidates and asked is None:
             raise ParameterError(
@@ -173,7 +176,12 @@ def _check_target(given: dict[str, Any]) -> None:
 
 
 def _plan_for(
-    file: PathOrUrl, table: DataSource, chosen: Chosen | None, held: DomainOptions, given: dict[str, Any]
+    file: PathOrUrl,
+    table: DataSource,
+    chosen: Chosen | None,
+    held: DomainOptions,
+    given: dict[str, Any],
+    reading: TableOptions,
 ) -> Plan:
     """A plan for just this file; it knows what the columns are called."""
     _check_target(given)
@@ -186,6 +194,8 @@ def _plan_for(
         numbers = Arrays(() if table.shape == (1,) else table.shape, (0, 1), named)
         column = table.label_name or (named[0] if named else None)  # what is counted in bins is a column of numbers
         domain = held.domain(chosen[0], column, numbers)
+    if isinstance(domain, UnlistedLabels):
+        domain = replace(domain, ignore_case=reading.ignore_case)
     check_shape(file, table.shape, domain)
     return plan_in_process(users=table.rows, domain=domain, **given)
 

@@ -11,6 +11,7 @@ import click
 from shufflesum.aggregation import aggregate_rows, without_rows
 from shufflesum.cli.options import all_of, columns_option, note_missing_header, option_group
 from shufflesum.cli.output import progress_bar
+from shufflesum.discovery import Holdings
 from shufflesum.domains import Domain, Missing
 from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError
@@ -42,7 +43,9 @@ class TableOptions(ReadOptions):
     def rows(self, table: DataSource, domain: Domain) -> Iterator[Any]:
         """The batches of a table as a domain takes them."""
         batches = readers.rows_of(table, domain)
-        return map(without_case(getattr(domain, "labels", None)), batches) if self.ignore_case else batches
+        if not self.ignore_case or domain.finds_labels:  # how labels are read is then the plan's to say
+            return batches
+        return map(without_case(getattr(domain, "labels", None)), batches)
 
     def note_detected(self, table: DataSource, file: PathOrUrl, *, quiet: bool) -> None:
         """Say how a file of text was read, as far as nobody said it, each with the option that says otherwise.
@@ -152,10 +155,30 @@ def aggregate_table(
     """
     with progress_bar("rows", table.rows) as progress:
         try:
-            estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
+            if plan.domain.finds_labels:
+                estimate = _found(batches(), plan, begin=begin, progress=progress, **choices)
+            else:
+                estimate = aggregate_rows(batches, plan, begin=begin, progress=progress, **choices)
         except DataError as error:
             raise readers.located(error, file, table) from None
     return without_rows(estimate, "refuse" if table.left_out is None else "drop", table.left_out or 0)
+
+
+def _found(
+    batches: Iterable[Any],
+    plan: Plan,
+    *,
+    begin: Callable[[], int] | None,
+    progress: Callable[[int], None],
+    **choices: Any,
+) -> AnyEstimate:
+    """The labels that are found in all rows."""
+    plan.domain.check_options(**choices)
+    holdings = Holdings(plan)
+    for rows in batches:
+        holdings.add(rows)
+        progress(holdings.users)
+    return holdings.find(begin=begin)
 
 
 def apply_missing_policy(file: PathOrUrl, table: DataSource, missing: str) -> tuple[DataSource, Missing]:

@@ -1,7 +1,7 @@
 """What a user holds: a folder or a module for each domain, and the one registry.
 
 Arrays with public bounds or with a bounded norm, one label out of a public list, several labels, a label and an array,
-or any text at all.
+or any text at all, counted where it is asked for or found where many hold it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from shufflesum.domains.multi_choice import MultiChoice
 from shufflesum.domains.open_vocabulary import OpenVocabulary
 from shufflesum.domains.structure import Dense, Span, Structure, Symmetric, real_array, structure_of, users_rows
 from shufflesum.domains.survey import Question, Survey
+from shufflesum.domains.unlisted_labels import UnlistedLabels
 from shufflesum.errors import PlanError
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Structure",
     "Survey",
     "Symmetric",
+    "UnlistedLabels",
     "domain_from_json",
     "real_array",
     "register",
@@ -61,7 +63,7 @@ def register(domain: type[Domain]) -> type[Domain]:
     return domain
 
 
-for _domain in (Arrays, L2Ball, Categories, MultiChoice, GroupBy, OpenVocabulary, Survey):
+for _domain in (Arrays, L2Ball, Categories, MultiChoice, GroupBy, OpenVocabulary, Survey, UnlistedLabels):
     register(_domain)
 
 

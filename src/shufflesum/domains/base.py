@@ -169,6 +169,9 @@ class Domain(ABC):
     needs_candidates: ClassVar[bool] = False
     """Whether words must be named before there are counts of them: the estimate then has `counts_of(words)`."""
 
+    finds_labels: ClassVar[bool] = False
+    """Whether labels are found in the data: an estimate has a list of its own, `words`, and a number for each."""
+
     @property
     def bin_edges(self) -> tuple[float, ...] | None:
         """The edges of bins that a user's one number is counted in, which has quantiles then; None elsewhere."""

@@ -241,15 +241,26 @@ class MultiChoice(LabelDomain):
         return np.divmod(cells[np.diff(cells, prepend=-1) > 0], self.cells)
 
 
-def _choice_rows(values: Any, labels: Labels) -> ChoiceRows:
+def listed_rows(values: Any) -> ListRows:
+    """A list of labels for each user, without a list of all labels: what ticks stand for nobody would know."""
+    rows = _choice_rows(values, None)
+    if not isinstance(rows, ListRows):
+        raise DataError("wrong-type", "choices: true and false are no labels here; pass a list of labels for each user")
+    return rows
+
+
+def _choice_rows(values: Any, labels: Labels | None) -> ChoiceRows:
     if isinstance(values, ListRows):
         return values
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return _array(values)
     found = columns_of(values)
     if found is not None and found.is_table:
-        several = len(found.columns) > 1
-        return _ticked(found.names, found.columns, labels) if several else _choice_rows(found.columns[0], labels)
+        if len(found.columns) == 1:
+            return _choice_rows(found.columns[0], labels)
+        if labels is None:
+            raise DataError("wrong-shape", f"choices: a table of {len(found.columns)} columns; pass the one of lists")
+        return _ticked(found.names, found.columns, labels)
     if found is not None:
         lists = frame_lists(values, "choices")
         if lists is not None:
@@ -297,7 +308,7 @@ def _ticked(names: tuple[str, ...] | None, columns: list[Any], labels: Labels) -
     return np.column_stack([np.asarray(each) for each in ticked])
 
 
-def _lists(values: Any, labels: Labels) -> ChoiceRows:
+def _lists(values: Any, labels: Labels | None) -> ChoiceRows:
     sizes: NDArray[np.int64] = np.empty(len(values), np.int64)
     for row, value in enumerate(values):
         if isinstance(value, list | tuple | set | frozenset | np.ndarray):
@@ -313,10 +324,14 @@ def _lists(values: Any, labels: Labels) -> ChoiceRows:
                 row=row,
             )
     flat = list(chain.from_iterable(value for value, size in zip(values, sizes, strict=True) if size > 0))
-    ticked = bool(flat) and set(map(type, flat)) <= {bool, np.bool_} and bool((sizes == len(labels)).all())
-    if ticked and not any(isinstance(label, bool) for label in labels.values):
+    ticked = bool(flat) and set(map(type, flat)) <= {bool, np.bool_}
+    if labels is not None and ticked and np.all(sizes == len(labels)) and not any(map(_is_bool, labels.values)):
         return np.array(flat, dtype=np.bool_).reshape(-1, len(labels))
     return _rows_of(sizes, list_rows(flat, "choices"))
+
+
+def _is_bool(label: Label) -> bool:
+    return isinstance(label, bool)
 
 
 def _rows_of(sizes: NDArray[np.int64], labels: LabelRows) -> ListRows:

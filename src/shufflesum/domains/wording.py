@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from shufflesum._format import counted as plural
 from shufflesum._format import margin, plain, upwards
-from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary
+from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary, UnlistedLabels
 from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS
-from shufflesum.mechanisms import NoisyCounts
+from shufflesum.mechanisms import NoisyCounts, PartitionSelection
 from shufflesum.mechanisms.noisy_slots import ASSUMED_LAW
 
 if TYPE_CHECKING:
@@ -306,3 +306,44 @@ class OpenVocabularyWording(_CountsWording[OpenVocabulary]):
     def moved(self, plan: Plan) -> str:
         """A count."""
         return "a count of a word"
+
+
+class UnlistedLabelsWording(_CountsWording[UnlistedLabels]):
+    """What is said of labels that are found."""
+
+    public: ClassVar[str] = "The number of labels that count for each user"
+
+    def collected(self) -> str:
+        """Labels and their counts."""
+        domain = self.domain
+        each = "one each" if domain.max_items is None else f"up to {plural(domain.max_items, 'label')} of each"
+        written = f"Unicode {domain.normalization}{', capitals folded' if domain.ignore_case else ''}"
+        return (
+            f"labels that nobody listed before, {each}, found where many users hold them, how many do, and how many "
+            f"users hold another label{self._from_column()} ({written})"
+        )
+
+    def margins(self, plan: Plan) -> dict[str, str]:
+        """Of a label, and of the rest."""
+        rest = math.sqrt(_selection(plan).rest_distribution.variance)
+        return super().margins(plan) | {"the users who hold a label that is not listed": margin_of_users(rest)}
+
+    def error_details(self, plan: Plan) -> list[str]:
+        """From when on a label is listed."""
+        mechanism = _selection(plan)
+        return [
+            f"a label is listed where its count with noise is at least {mechanism.threshold:,}; held by "
+            f"{mechanism.found_from(0.9):,} users it is with probability 90 %"
+        ]
+
+    def assumptions(self) -> list[str]:
+        """What delta covers here."""
+        return [
+            "Delta covers, among all else, the chance that a label which only one user holds is listed. How labels are "
+            "written, and how many of a user's count, must not depend on the data."
+        ]
+
+
+def _selection(plan: Plan) -> PartitionSelection:
+    assert isinstance(plan.mechanism, PartitionSelection)
+    return plan.mechanism

@@ -17,6 +17,7 @@ from shufflesum.mechanisms.noisy_counts import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import NoisySlots
 from shufflesum.mechanisms.noisy_table import NoisyTable
 from shufflesum.mechanisms.one_bit import OneBit
+from shufflesum.mechanisms.partition_selection import PartitionSelection
 from shufflesum.mechanisms.randomized_response import RandomizedResponse
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NoisySlots",
     "NoisyTable",
     "OneBit",
+    "PartitionSelection",
     "RandomizedResponse",
     "mechanism_from_json",
     "mechanism_to_json",
@@ -41,7 +43,7 @@ def register(mechanism: type[Mechanism]) -> type[Mechanism]:
     return mechanism
 
 
-for _mechanism in (NoisyTable, NoisyCounts, NoisySlots, RandomizedResponse, OneBit):
+for _mechanism in (NoisyTable, NoisyCounts, NoisySlots, RandomizedResponse, OneBit, PartitionSelection):
     register(_mechanism)
 
 

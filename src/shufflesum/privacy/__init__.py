@@ -1,8 +1,8 @@
 """Privacy accounting: numbers in, numbers out; no user data, no plan.
 
 `accountant` says what is guaranteed, and has the base class of all accountants; `randomized_response`,
-`noisy_counts`, `noisy_slots`, `one_bit`, `noise_distribution` and `discrete_gaussian` have one each, and its bounds.
-`engine` is what they are computed with.
+`noisy_counts`, `noisy_slots`, `one_bit`, `noise_distribution`, `discrete_gaussian` and `partition_selection` have one
+each, and its bounds. `engine` is what they are computed with.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from shufflesum.privacy.noise_distribution import (
 from shufflesum.privacy.noisy_counts import NoisyCountsAccountant
 from shufflesum.privacy.noisy_slots import NoisySlotsAccountant
 from shufflesum.privacy.one_bit import OneBitAccountant
+from shufflesum.privacy.partition_selection import PartitionSelectionAccountant
 from shufflesum.privacy.randomized_response import published
 from shufflesum.privacy.randomized_response.accountant import RandomizedResponseAccountant
 
@@ -39,6 +40,7 @@ __all__ = [
     "NoisyCountsAccountant",
     "NoisySlotsAccountant",
     "OneBitAccountant",
+    "PartitionSelectionAccountant",
     "PrivacyAccountant",
     "PrivacyLossDistribution",
     "RandomizedResponseAccountant",
