@@ -8,6 +8,7 @@ readable on light and on dark.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -16,7 +17,14 @@ from html import escape
 _EXACT = Context(prec=400)
 _SMALLEST = -9  # digits after the point; smaller numbers are written with an exponent
 _LARGEST = 15  # digits before it
+# What turns the direction of all that follows, and what XML and HTML have no place for.
+_UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 Z_95 = 1.959963984540054  # standard errors on either side of a normal 95 % interval
+
+
+def visible(text: str) -> str:
+    """Text with its invisible commands written out, such as \\u202e."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def counted(count: int, noun: str) -> str:

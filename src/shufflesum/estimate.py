@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shufflesum._checks import check_choice, check_number
 from shufflesum._documents import decode_checked, encode_checked, problem_of, read_file
-from shufflesum._format import Z_95, Shown, between, counted, evenly, number, percent, plus_minus
+from shufflesum._format import Z_95, Shown, between, counted, evenly, number, percent, plus_minus, visible
 from shufflesum._machine import replace_file
 from shufflesum.cautions import ShufflesumWarning
 from shufflesum.errors import FileError, MissingExtraError, PlanError, ShufflesumError
@@ -519,7 +519,7 @@ class EstimateTable:
         """
         rows: list[list[str]] = []
         seen: set[int] = set()
-        for place, name in zip(places, self.names_of([place % self.entries for place in places]), strict=True):
+        for place, name in zip(places, self._shown_names(places), strict=True):
             told, missing = self._told(place), np.isnan(self.value[place])
             if not self.groups:
                 rows.append([name, *told, *self._beside(place)])
@@ -533,6 +533,10 @@ class EstimateTable:
             entry = [] if self.entries == 1 else [""] if missing else [name]
             rows.append([self.groups[group], plus_minus(size, wide, whole=True), *entry, *told])
         return rows
+
+    def _shown_names(self, places: Sequence[int]) -> list[str]:
+        """Names that users chose may hold commands for terminals, which are written out."""
+        return list(map(visible, self.names_of([place % self.entries for place in places])))
 
     def left_out(self, places: Sequence[int]) -> str:
         """A sentence on the rows that are not among these; nothing where all are."""

@@ -348,9 +348,9 @@ class Results:
     def ranked(self, estimate: AnyEstimate) -> Top | None:
         """The most frequent labels, if they are asked for; all of them where there are no more."""
         counts = next(iter(estimate.beside), estimate)
-        if self.top is None or counts.prompt is not None:
+        if self.top is None or counts.prompt is not None or not (rows := len(counts.to_table())):
             return None
-        found: Top = counts.top(min(self.top, len(counts.to_table())), self.confidence)
+        found: Top = counts.top(min(self.top, rows), self.confidence)
         return found
 
 

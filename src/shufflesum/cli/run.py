@@ -126,8 +126,6 @@ def run_command(
         domain = None if planned is None else planned.domain
         if planned is None and chosen is not None and not (chosen[0].column_help is None and chosen[0].takes_numbers):
             domain = held.domain(chosen[0])
-        if reading.ignore_case and planned is not None and planned.domain.finds_labels:
-            raise conflict("--ignore-case cannot be given with --plan, which fixes it already; leave one of them out")
         column = None if domain is None else options.column_for(domain, chosen)
         table, missing = tabled.apply_missing_policy(file, reading.open(file, domain, column), missing)
         plan = planned or _plan_for(file, table, chosen, held, options.with_mechanism(given), reading)

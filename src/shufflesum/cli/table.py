@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from shufflesum.aggregation import aggregate_rows, without_rows
+from shufflesum.cli.commands import conflict
 from shufflesum.cli.options import all_of, columns_option, note_missing_header, option_group
 from shufflesum.cli.output import progress_bar
 from shufflesum.discovery import Holdings
-from shufflesum.domains import Domain, Missing
+from shufflesum.domains import Domain, Missing, UnlistedLabels
 from shufflesum.domains.labels import without_case
 from shufflesum.errors import DataError
 from shufflesum.estimate import AnyEstimate
@@ -43,7 +44,11 @@ class TableOptions(ReadOptions):
     def rows(self, table: DataSource, domain: Domain) -> Iterator[Any]:
         """The batches of a table as a domain takes them."""
         batches = readers.rows_of(table, domain)
-        if not self.ignore_case or domain.finds_labels:  # how labels are read is then the plan's to say
+        if isinstance(domain, UnlistedLabels):  # how labels are read is the plan's to say
+            if self.ignore_case > domain.ignore_case:
+                raise conflict("--ignore-case cannot be given with this --plan, which says how labels are read")
+            return batches
+        if not self.ignore_case:
             return batches
         return map(without_case(getattr(domain, "labels", None)), batches)
 

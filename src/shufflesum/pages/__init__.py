@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shufflesum import statement
-from shufflesum._format import counted, downwards, evenly, number, percent, upwards
+from shufflesum._format import counted, downwards, evenly, number, percent, upwards, visible
 from shufflesum.errors import MissingExtraError, ParameterError
 from shufflesum.estimate import BaseEstimate
 from shufflesum.plans import Plan
 from shufflesum.plots import estimate_chart, rendered_svg, rounds_chart
-from shufflesum.plots.look import visible
 from shufflesum.simulation import Simulation, found
 
 if TYPE_CHECKING:

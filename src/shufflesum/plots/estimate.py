@@ -83,6 +83,8 @@ def _count_chart(table: EstimateTable, *, truth: ArrayLike | None = None, title:
     notes = [subtitle] if subtitle else []
     if len(shown) < len(table):
         notes.append(f"{MOST_NAMED} of {len(table):,} labels are shown, those with the largest counts")
+    if not shown:
+        notes.append("nothing is listed")
     rows = [
         {"label": label} | {name: float(column[place]) for name, column in columns.items()}
         for place, label in zip(shown, drawn_names(table.labels(shown)), strict=True)

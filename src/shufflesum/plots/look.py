@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import math
 import os
-import re
 import struct
 import sys
 import textwrap
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shufflesum._format import visible
 from shufflesum.errors import FileError, MissingExtraError, ParameterError
 
 
@@ -201,8 +201,6 @@ def _key(entries: Sequence[KeyEntry]) -> alt.LayerChart:
 DRAWABLE = (".png", ".svg", ".html")
 _SCALE = 2  # pixels of a PNG for each of the picture's
 _STAND_IN = "\ufdd0"
-# What turns the direction of all that follows, and what XML and HTML have no place for.
-_UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 class Picture:
@@ -277,11 +275,6 @@ def _html(chart: alt.TopLevelMixin) -> str:
     chart_without = _visible(chart.to_dict(validate=False), ((_STAND_IN, "?"), ("<", _STAND_IN)))
     page: str = vl_convert.vegalite_to_html(chart_without, bundle=True)
     return page.replace(_STAND_IN, "\\u003c")
-
-
-def visible(text: str) -> str:
-    """Text with its invisible commands written out, such as \\u202e."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _visible(part: Any, instead: Sequence[tuple[str, str]] = ()) -> Any:

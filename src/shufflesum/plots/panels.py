@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shufflesum._format import percent, plain
+from shufflesum._format import percent, plain, visible
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable
 from shufflesum.plots import look
@@ -33,7 +33,7 @@ def check_drawable(*estimates: BaseEstimate) -> None:
 
 def drawn_names(names: Iterable[str]) -> list[str]:
     """Names as a picture shows them: visible, cut off where they are long, and still different from each other."""
-    short = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in map(look.visible, names)]
+    short = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in map(visible, names)]
     seen: Counter[str] = Counter()
     drawn = []
     for name in short:
@@ -122,11 +122,11 @@ def panels_chart(
     `bars` begin at 0; on a logarithmic axis, where their length says nothing, points take their place.
     """
     rows = [row for panel in panels for row in panel.rows]
-    longest = max(len(row["label"]) for row in rows)
+    longest = max((len(row["label"]) for row in rows), default=0)
     lying = longest > (_SHORT_BAR if bars else _SHORT) or max(len(panel.rows) for panel in panels) > _FEW
     titled = panels[-1:] if lying else panels  # below each other one axis says it for all
     drawn = [_panel(panel, axis if panel in titled else None, lying, len(panels), bars) for panel in panels]
-    notes = [*subtitle, f"{percent(level)} % intervals" + ("; black: the truth" if "truth" in rows[0] else "")]
+    notes = [*subtitle, f"{percent(level)} % intervals" + ("; black: the truth" if rows and "truth" in rows[0] else "")]
     if len(panels) > 1:
         notes[-1] += "; each panel has a scale of its own"
     if any(logarithmic for _, logarithmic in drawn):
@@ -185,7 +185,7 @@ def _panel(panel: Panel, axis: str | None, lying: bool, beside: int, bars: bool)
         words: dict[str, Any] = {"align": "left"} if lying else {}
         layers.append(base.mark_text(fontSize=13, color="#555555", **words).encode(text=alt.Text("note:N"), **place))
     # Panels that stand are as wide as their names need; a single one takes all the room there is.
-    letters = max(len(label) for label in labels)
+    letters = max(map(len, labels), default=0)
     width = look.WIDTH if lying or beside == 1 else max(150, min(look.WIDTH, (24 + _LETTER * letters) * len(rows)))
     chart = alt.LayerChart(
         data=look.as_data(rows),

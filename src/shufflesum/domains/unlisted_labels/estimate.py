@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from shufflesum._format import between, counted, number, percent
+from shufflesum._format import between, counted, number, percent, visible
 from shufflesum.domains.counts import Top, top_of
 from shufflesum.errors import ReportsError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, tail_of
@@ -29,7 +29,7 @@ class DiscoveryEstimate(BaseEstimate):
     taken off. A label is counted for the users of whose labels it was drawn, where not all of them count.
     """
 
-    what: ClassVar[str] = "Private counts of labels found"
+    what: ClassVar[str] = "Private label counts"
     caption: ClassVar[str] = "How many users hold each label"
 
     labels: tuple[str, ...] = field(kw_only=True)
@@ -116,7 +116,14 @@ class DiscoveryEstimate(BaseEstimate):
 
     def top(self, k: int, level: float = 0.95) -> Top:
         """The k labels with the largest counts, and which of them, and of their ranks, are certain among all listed."""
-        return top_of(self.labels, self.labels, self.counts, self.count_interval(level, simultaneous=True), k, level)
+        return top_of(
+            self.labels,
+            list(map(visible, self.labels)),
+            self.counts,
+            self.count_interval(level, simultaneous=True),
+            k,
+            level,
+        )
 
     def figures(self, level: float = 0.95) -> dict[str, Any]:
         """Labels, counts, frequencies, errors and intervals, the rest, and from which count on labels are listed."""
