@@ -25,7 +25,9 @@ from pathlib import Path
 
 FOLDERS = ("src", "experiments", "tests")
 PACKAGE = "src/shufflesum"
-DOMAINS = frozenset({"L2Ball", "Arrays", "Categories", "MultiChoice", "GroupBy", "OpenVocabulary", "Survey"})
+DOMAINS = frozenset(
+    {"L2Ball", "Arrays", "Categories", "MultiChoice", "GroupBy", "OpenVocabulary", "Survey", "UnlistedLabels"}
+)
 DOMAIN_FOLDERS = ("domain", "domains")
 SMALL, LARGE = 60, 800  # lines of a module
 

@@ -7,6 +7,7 @@ What is drawn, and how often, depends on the data; only what exceeds all that no
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -119,6 +120,7 @@ class Holdings(OnlyOnce):
         self._places: dict[str, int] = {}
         self._codes: list[_Codes] = []
         self._owners: list[_Codes] = []
+        self._process = os.getpid()
         self._closed = False
 
     def add(self, rows: Any, *, first_row: int | None = None) -> None:
@@ -178,6 +180,7 @@ class Holdings(OnlyOnce):
         return found
 
     def _refuse_if_closed(self) -> None:
+        self._refuse_forked(self._process)
         if self._closed:
             raise ReportsError(
                 "batch-closed", "labels were found in these rows already; the same with other noise is another round"

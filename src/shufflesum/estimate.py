@@ -642,6 +642,19 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
     if not isinstance(broken, str | None) or broken == "":
         raise TypeError("why_broken is neither null nor a reason")
     plan.check_round(number)
+    adjusted = content.get("adjusted", [])
+    if not isinstance(adjusted, list) or adjusted != [each for each in ADJUSTMENTS if each in adjusted]:
+        raise TypeError(f"adjusted is none of {', '.join(ADJUSTMENTS)}")
+    left_out = content.get("left_out", 0)
+    if type(left_out) is not int or left_out < 0:
+        raise TypeError("left_out is no number of rows")
+    if plan.domain.finds_labels:
+        if not isinstance(words, list) or broken is not None or rejected or users < plan.users:
+            raise TypeError("labels are found, by a process that nobody sends anything, among enough users")
+        table = table_from_json(content["table"], plan.cells + len(words))
+        kind: AnyEstimate = plan.domain.estimate_type
+        discovered: AnyEstimate = kind(plan, users, 0, table, None, number, labels=tuple(map(str, words)))
+        return replace(discovered, adjusted=tuple(adjusted), left_out=left_out)  # type: ignore[no-any-return]
     table = table_from_json(content["table"], plan.cells)
     accepted = int(np.sum(table, dtype=object))  # whole numbers without end
     if plan.positions is not None:
@@ -655,12 +668,6 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
     malicious = plan.mechanism.min_malicious(plan.encoding, table, blanks, rejected, users)
     if broken is None and malicious > users - honest_users(users, plan.honest_fraction):
         raise ValueError(f"it says that the guarantee holds, but {malicious} users did not follow the protocol")
-    adjusted = content.get("adjusted", [])
-    if not isinstance(adjusted, list) or adjusted != [each for each in ADJUSTMENTS if each in adjusted]:
-        raise TypeError(f"adjusted is none of {', '.join(ADJUSTMENTS)}")
-    left_out = content.get("left_out", 0)
-    if type(left_out) is not int or left_out < 0:
-        raise TypeError("left_out is no number of rows")
     found: AnyEstimate = estimate_of(plan, users, rejected, table, broken, number)
     estimate: BaseEstimate = replace(found, adjusted=tuple(adjusted), left_out=left_out)
     if words is None:

@@ -9,7 +9,7 @@ that exceeds `threshold`. Then users who hold anything that is not listed are co
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,7 +38,7 @@ class Twin:
 @cache
 def law(users: Users, twin: Twin) -> dict[Hashable, Fraction]:
     """The probability of everything that can be released."""
-    found: Counter[Hashable] = Counter()
+    found: dict[Hashable, Fraction] = defaultdict(Fraction)
     ways = [_kept(held, twin.max_items) for held in users]
     chance = Fraction(1)
     for way in ways:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from tests.oracles import partition_selection as oracle
@@ -75,7 +76,8 @@ def test_what_a_label_that_only_one_user_holds_costs_is_the_end_of_the_noise() -
 def test_every_label_that_all_noise_lists_is_listed_and_none_that_nobody_holds() -> None:
     twin = twin_of(LABELS, REST, 1)
     for users in oracle.data_sets(3, "ab", 1):
-        for listed, _ in oracle.law(users, twin):  # type: ignore[misc, attr-defined]
+        outcomes: list[Any] = list(oracle.law(users, twin))
+        for listed, _ in outcomes:
             names = {label for label, _ in listed}
             assert names <= {label for held in users for label in held}
             assert {label for label in "ab" if users.count((label,)) >= 2 * LABELS.half_length + 1} <= names

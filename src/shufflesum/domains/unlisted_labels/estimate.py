@@ -39,7 +39,12 @@ class DiscoveryEstimate(BaseEstimate):
         most = 2 * self.mechanism.noise[2]
         noisy, rest = self.table[:-1], self.table[-1:]
         keys = list(zip((-noisy).tolist(), self.labels, strict=False))
-        if len(noisy) != len(self.labels) or len(rest) != 1 or sorted(set(keys)) != keys:
+        if (
+            len(noisy) != len(set(self.labels))
+            or len(keys) != len(self.labels)
+            or len(rest) != 1
+            or sorted(keys) != keys
+        ):
             raise ReportsError("malformed", "labels stand in the order of their counts, each once, and then the rest")
         users = self.users + np.array([most, 2 * self.mechanism.rest_noise[2]])
         if (noisy <= most).any() or (noisy > users[0]).any() or not 0 <= int(rest[0]) <= users[1]:
