@@ -132,7 +132,6 @@ def test_options_that_do_not_go_together_are_refused(visits: str, command: Comma
         ("--discover", "page", "--clip"): "impossible-combination",
         ("--discover", "page", "--missing", "midpoint"): "impossible-combination",
         ("--discover", "nowhere"): "unknown-column",
-        ("--max-items", "2", "--columns", "page"): "conflicting-arguments",
     }.items():
         assert f"[{problem}]" in refusal_of(command, "run", visits, *arguments, *PRIVACY), arguments
     said = refusal_of(command, "plan", "--discover", "--users", "700", *PRIVACY)

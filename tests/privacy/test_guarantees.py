@@ -75,6 +75,7 @@ FEWEST = {
     "privacy-ball.md": 20,
     "privacy-noise.md": 10,
     "privacy-sums.md": 6,
+    "privacy-discovery.md": 5,
 }  # functions that a page names, and more
 PAGES = {name: (ROOT / "docs" / name).read_text() for name in FEWEST}
 NAMED = re.compile(r"`([\w/]+\.py)`((?:(?:,| and)\s+`[\w.]+`)*)")  # `module.py`, `function` and `function`

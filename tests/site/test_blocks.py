@@ -33,6 +33,7 @@ FORMULAS = {
     "accuracy.md",
     "privacy.md",
     "privacy-ball.md",
+    "privacy-discovery.md",
     "privacy-noise.md",
     "privacy-sums.md",
 }  # indented, for people only

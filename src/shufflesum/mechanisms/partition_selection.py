@@ -216,6 +216,7 @@ def _tails(distribution: NoiseDistribution) -> Floats:
     """The chances that noise is at least 0, 1, ..., 2L, 2L + 1."""
     weights = np.array([float(weight) for weight in distribution.weights]) * 2.0**-WEIGHT_BITS
     tails: Floats = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+    tails[0] = 1.0  # a sum of rounded numbers may be a little less
     return tails
 
 
