@@ -89,8 +89,8 @@ def test_intervals_of_the_rest_hold(level: float) -> None:
 def test_how_many_users_a_label_takes_is_exact() -> None:
     mechanism = PartitionSelection(NOISES["laplace"], (1.0, 10.0, 150))
     noise, half = chances(mechanism.label_distribution), mechanism.noise[2]
-    for name in NOISES:
-        each = PartitionSelection(NOISES[name], (1.0, 10.0, 150))
+    for parameters in NOISES.values():
+        each = PartitionSelection(parameters, (1.0, 10.0, 150))
         assert each.found_from(1.0) == 2 * each.noise[2] + 1
     for probability in (0.01, 0.5, 0.9, 0.99):
         users = mechanism.found_from(probability)
