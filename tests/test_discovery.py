@@ -39,8 +39,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::shufflesum.cautions.Uninformati
 
 def tiny_plan(users: int, max_items: int | None) -> Plan:
     """With so little noise that all outcomes can be counted, and a guarantee as weak as it is."""
-    mechanism = PartitionSelection((1.0, 1.3, 1), (1.0, 2.5, 1))
-    noise = mechanism.label_distribution, mechanism.rest_distribution
+    mechanism = PartitionSelection(ss.NoiseDistribution(1.0, 1.3, 1), ss.NoiseDistribution(1.0, 2.5, 1))
+    noise = mechanism.noise, mechanism.rest_noise
     delta = PartitionSelectionAccountant(*noise, max_items or 1).delta_upper(2.0)
     return Plan(ss.UnlistedLabels(max_items), mechanism, Guarantee(2.0, delta, users))
 
@@ -83,7 +83,7 @@ def test_outcomes_have_the_enumerated_law(name: str) -> None:
     users, max_items = MIXED[name]
     plan = tiny_plan(len(users), max_items)
     mechanism: Any = plan.mechanism
-    twin = Twin(mechanism.label_distribution.weights, mechanism.rest_distribution.weights, 2, max_items or 1)
+    twin = Twin(mechanism.noise.weights, mechanism.rest_noise.weights, 2, max_items or 1)
     found = released(users, plan, DRAWS)
     assert agreement(found, oracle.law(users, twin)) > FALSE_ALARM
     other = Twin(ss.NoiseDistribution(1.0, 0.6, 1).weights, twin.rest, 2, twin.max_items)
@@ -91,8 +91,8 @@ def test_outcomes_have_the_enumerated_law(name: str) -> None:
 
 
 def too_low(self: PartitionSelection, counts: Any, source: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    noisy = counts + table_draws(source, self.label_distribution.thresholds, len(counts))
-    places = np.flatnonzero(noisy >= 2 * self.noise[2])
+    noisy = counts + table_draws(source, self.noise.thresholds, len(counts))
+    places = np.flatnonzero(noisy >= 2 * self.noise.half_length)
     return places, noisy[places]
 
 
@@ -114,7 +114,7 @@ def test_a_sabotaged_twin_has_another_law(name: str, monkeypatch: pytest.MonkeyP
     users, max_items = MIXED["lists of which one counts"]
     plan = tiny_plan(len(users), max_items)
     mechanism: Any = plan.mechanism
-    twin = Twin(mechanism.label_distribution.weights, mechanism.rest_distribution.weights, 2, 1)
+    twin = Twin(mechanism.noise.weights, mechanism.rest_noise.weights, 2, 1)
     where, what, wrong = SABOTAGED[name]
     monkeypatch.setattr(where, what, wrong)
     if name == "a threshold lower by one":
@@ -136,7 +136,7 @@ def test_what_sixty_users_hold_is_listed_and_what_nobody_holds_never() -> None:
     plan = ss.plan(users=1000, domain=ss.UnlistedLabels(), noise_by="curator", **GUARANTEE)
     mechanism: Any = plan.mechanism
     assert mechanism.found_from(0.99) <= 60
-    assert mechanism.found_from(1.0) == 2 * mechanism.noise[2] + 1 <= 60  # whatever the noise
+    assert mechanism.found_from(1.0) == 2 * mechanism.noise.half_length + 1 <= 60  # whatever the noise
     values = words(sixty=60, many=500, few=5) + [f"alone {i}" for i in range(435)]
     for seed in range(50):
         found = ss.discover(values, plan=plan, source=SeededSource(seed))
@@ -302,7 +302,7 @@ def test_arguments_that_say_nothing_are_refused(given: dict[str, Any], problem: 
 def test_plans_of_other_kinds_and_other_ways_are_refused() -> None:
     with refusal("impossible-combination", "Categories", error=ParameterError):
         ss.discover(["a", "b"], plan=ss.plan(users=2, domain=ss.Categories(["a", "b"]), **GUARANTEE))
-    with refusal("one-process-only", "noise_by", error=ParameterError):
+    with refusal("impossible-combination", "noise_by", "curator", error=ParameterError):
         ss.plan(users=100, domain=ss.UnlistedLabels(), **GUARANTEE)
     with refusal("one-process-only", "discover", error=ParameterError):
         ss.aggregate(["a", "b"], domain=ss.UnlistedLabels(), **GUARANTEE)
@@ -315,7 +315,7 @@ def test_plans_of_other_kinds_and_other_ways_are_refused() -> None:
 
 def test_an_altered_plan_is_refused() -> None:
     plan = ss.plan(users=2, domain=ss.UnlistedLabels(), noise_by="curator", **GUARANTEE)
-    object.__setattr__(plan, "mechanism", PartitionSelection((1.0, 1.0, 5), (1.0, 1.0, 5)))
+    object.__setattr__(plan, "mechanism", PartitionSelection(*[ss.NoiseDistribution(1.0, 1.0, 5)] * 2))
     with refusal(("changed-afterwards", "claim-not-confirmed")):
         ss.discover(["a", "b"], plan=plan)
 

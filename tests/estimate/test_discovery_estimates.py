@@ -35,14 +35,20 @@ def found() -> DiscoveryEstimate:
     return ss.discover(values, 1.0, 1e-6, source=SeededSource(3))
 
 
-NOISES = {"laplace": (1.0, 2.2, 29), "between": (1.45, 15.5, 98), "gaussian": (2.0, 5.0, 25), "short": (1.0, 1.3, 1)}
+NOISES = {
+    "laplace": ss.NoiseDistribution(1.0, 2.2, 29),
+    "between": ss.NoiseDistribution(1.45, 15.5, 98),
+    "gaussian": ss.NoiseDistribution(2.0, 5.0, 25),
+    "short": ss.NoiseDistribution(1.0, 1.3, 1),
+}
+REST = ss.NoiseDistribution(1.0, 10.0, 150)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("name", NOISES)
 def test_intervals_hold_given_that_a_label_is_listed(name: str, level: float) -> None:
-    mechanism = PartitionSelection(NOISES[name], (1.0, 10.0, 150))
-    noise, half = chances(mechanism.label_distribution), mechanism.noise[2]
+    mechanism = PartitionSelection(NOISES[name], REST)
+    noise, half = chances(mechanism.noise), mechanism.noise.half_length
     tail = (1 - level) / 2
     broken = 0
     for count in [1, 2, 3, half, half + 1, 2 * half - 1, 2 * half, 2 * half + 1, 3 * half, 900]:
@@ -59,8 +65,8 @@ def test_intervals_hold_given_that_a_label_is_listed(name: str, level: float) ->
 
 
 def test_intervals_are_those_of_the_noise_where_a_label_is_listed_in_any_case() -> None:
-    mechanism = PartitionSelection(NOISES["laplace"], (1.0, 10.0, 150))
-    noise, half = chances(mechanism.label_distribution), mechanism.noise[2]
+    mechanism = PartitionSelection(NOISES["laplace"], REST)
+    noise, half = chances(mechanism.noise), mechanism.noise.half_length
     low, high = mechanism.label_interval(np.array([900 + half]), 0.025, USERS)
     reach = int(high[0]) - 900
     assert (low[0], high[0]) == (900 - reach, 900 + reach)
@@ -68,7 +74,7 @@ def test_intervals_are_those_of_the_noise_where_a_label_is_listed_in_any_case() 
 
 
 def test_intervals_stay_among_the_possible() -> None:
-    mechanism = PartitionSelection(NOISES["laplace"], (1.0, 10.0, 150))
+    mechanism = PartitionSelection(NOISES["laplace"], REST)
     low, high = mechanism.label_interval(np.array([59, 60, 61, 130]), 1e-9, 100)
     assert (low >= 1).all()
     assert (high <= 100).all()
@@ -77,8 +83,8 @@ def test_intervals_stay_among_the_possible() -> None:
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 def test_intervals_of_the_rest_hold(level: float) -> None:
-    mechanism = PartitionSelection(NOISES["laplace"], (1.0, 10.0, 150))
-    noise = chances(mechanism.rest_distribution)
+    mechanism = PartitionSelection(NOISES["laplace"], REST)
+    noise = chances(mechanism.rest_noise)
     for users in (0, 3, 150, 700):
         ends = [mechanism.rest_interval(users + draw, (1 - level) / 2, USERS) for draw in range(301)]
         held = np.array([low <= users <= high for low, high in ends])
@@ -87,11 +93,11 @@ def test_intervals_of_the_rest_hold(level: float) -> None:
 
 
 def test_how_many_users_a_label_takes_is_exact() -> None:
-    mechanism = PartitionSelection(NOISES["laplace"], (1.0, 10.0, 150))
-    noise, half = chances(mechanism.label_distribution), mechanism.noise[2]
+    mechanism = PartitionSelection(NOISES["laplace"], REST)
+    noise, half = chances(mechanism.noise), mechanism.noise.half_length
     for parameters in NOISES.values():
-        each = PartitionSelection(parameters, (1.0, 10.0, 150))
-        assert each.found_from(1.0) == 2 * each.noise[2] + 1
+        each = PartitionSelection(parameters, REST)
+        assert each.found_from(1.0) == 2 * each.noise.half_length + 1
     for probability in (0.01, 0.5, 0.9, 0.99):
         users = mechanism.found_from(probability)
         assert noise[2 * half + 1 - users :].sum() >= probability > noise[2 * half + 2 - users :].sum()
@@ -100,7 +106,7 @@ def test_how_many_users_a_label_takes_is_exact() -> None:
 def test_the_estimate_says_counts_rest_and_what_was_done(found: DiscoveryEstimate) -> None:
     assert found.labels[:2] == ("often", "seldom")
     assert found.counts == pytest.approx([900, 600, 200], abs=30)
-    assert found.threshold == found.plan.mechanism.noise[2] + 1  # type: ignore[attr-defined]
+    assert found.threshold == found.plan.mechanism.noise.half_length + 1  # type: ignore[attr-defined]
     assert found.max_items == 1
     table = found.to_table()
     assert list(table.columns) == ["name", "value", "std_error", "lower", "upper", "users", "notes", "share"]

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
-<<<<<<< HEAD
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, RandomizedResponse
-=======
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, OneBit, PartitionSelection, RandomizedResponse
->>>>>>> 2330713 (tests: discovery by law, by interval and on the command line)
+from shufflesum.mechanisms import (
+    NoisyCounts,
+    NoisySlots,
+    NoisyTable,
+    OneBit,
+    PartitionSelection,
+    RandomizedResponse,
+)
 from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import MOST_DIGITS
 from shufflesum.mechanisms.noisy_slots import MOST_SLOTS
@@ -49,7 +52,7 @@ SOME: dict[str, Mechanism] = {
     "noisy-slots": NoisySlots(3, 0.25),
     "noisy-table": NoisyTable("shuffler", (), (NoiseDistribution(1.0, 2.0, 29),)),
     "one-bit": OneBit(8, 0.5, 2.0),
-    "partition-selection": PartitionSelection((1.0, 2.5, 29), (1.5, 10.0, 90)),
+    "partition-selection": PartitionSelection(NoiseDistribution(1.0, 2.5, 29), NoiseDistribution(1.5, 10.0, 90)),
 }
 SENDING = SOME.keys() - {"partition-selection"}
 """Those under which reports are sent, or counted as if they were."""
@@ -98,7 +101,7 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
     ),
     "partition-selection": st.builds(
         PartitionSelection,
-        *[st.tuples(st.floats(1.0, 2.0), st.floats(1.0, 50.0), st.integers(1, 8))] * 2,
+        *[st.builds(NoiseDistribution, st.floats(1.0, 2.0), st.floats(1.0, 10.0), st.integers(1, 8))] * 2,
     ),
 }
 GUARANTEE = Guarantee(1.0, 1e-6, users=500)

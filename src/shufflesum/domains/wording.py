@@ -325,7 +325,7 @@ class UnlistedLabelsWording(_CountsWording[UnlistedLabels]):
 
     def margins(self, plan: Plan) -> dict[str, str]:
         """Of a label, and of the rest."""
-        rest = math.sqrt(_selection(plan).rest_distribution.variance)
+        rest = math.sqrt(_selection(plan).rest_noise.variance)
         return super().margins(plan) | {"the users who hold a label that is not listed": margin_of_users(rest)}
 
     def error_details(self, plan: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum._checks import check_size, set_fields
+from shufflesum._checks import check_size
 from shufflesum.encodings import Encoding, UnlistedCells
 from shufflesum.errors import ParameterError
 from shufflesum.mechanisms.mechanism import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSelection(Mechanism):
-    """Noise for the count of each label, and for that of the rest: shape, scale and half-length of each distribution.
+    """Noise for the count of each label, and for that of the rest.
 
     One process draws it, and nothing is sent. `shufflesum.discover` is what counts under it.
     """
@@ -48,26 +48,18 @@ class PartitionSelection(Mechanism):
     kind: ClassVar[str] = "partition-selection"
     family: ClassVar[str] = "partition-selection"
     accepts: ClassVar[type[Encoding]] = UnlistedCells
+    noise_options: ClassVar[tuple[NoiseBy, ...]] = ("curator",)
 
-    noise: tuple[float, float, int]
-    rest_noise: tuple[float, float, int]
+    noise: NoiseDistribution
+    """Of each label's count."""
+    rest_noise: NoiseDistribution
+    """Of the number of users who hold something not listed."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise, and keep Python's own numbers: others read otherwise in JSON."""
+        """Refuse what is no noise."""
         for name in ("noise", "rest_noise"):
-            shape, scale, half_length = getattr(self, name)
-            made = NoiseDistribution(shape, scale, half_length)
-            set_fields(self, **{name: (made.shape, made.scale, made.half_length)})
-
-    @property
-    def label_distribution(self) -> NoiseDistribution:
-        """The noise of each label's count."""
-        return NoiseDistribution(*self.noise)
-
-    @property
-    def rest_distribution(self) -> NoiseDistribution:
-        """The noise of the number of users who hold something not listed."""
-        return NoiseDistribution(*self.rest_noise)
+            if not isinstance(getattr(self, name), NoiseDistribution):
+                raise ParameterError("wrong-type", f"{name} must be a NoiseDistribution")
 
     @property
     def noise_by(self) -> NoiseBy:
@@ -77,11 +69,11 @@ class PartitionSelection(Mechanism):
     @property
     def threshold(self) -> int:
         """The least noisy count that is listed: one more than noise alone can be."""
-        return self.noise[2] + 1
+        return self.noise.half_length + 1
 
     def found_from(self, probability: float) -> int:
         """The least number of users from which on a label is listed with this probability."""
-        return int(np.argmax(_tails(self.label_distribution)[::-1] >= probability))
+        return int(np.argmax(_tails(self.noise)[::-1] >= probability))
 
     # ---- counting
 
@@ -90,13 +82,13 @@ class PartitionSelection(Mechanism):
 
         `counts` are of all labels that anybody holds. Those that nobody holds would never be listed.
         """
-        noisy = counts + table_draws(source, self.label_distribution.thresholds, len(counts))
-        places = np.flatnonzero(noisy > 2 * self.noise[2])
+        noisy = counts + table_draws(source, self.noise.thresholds, len(counts))
+        places = np.flatnonzero(noisy > 2 * self.noise.half_length)
         return places, noisy[places]
 
     def noisy_rest(self, users: int, source: RandomSource) -> int:
         """The number of users who hold something not listed, with its noise; drawn once the list is made."""
-        return users + int(table_draws(source, self.rest_distribution.thresholds, 1)[0])
+        return users + int(table_draws(source, self.rest_noise.thresholds, 1)[0])
 
     # ---- what the released numbers tell
 
@@ -107,7 +99,7 @@ class PartitionSelection(Mechanism):
         the ends leave out those under which noise that gets a label listed is seldom as large, or as small, as it must
         have been.
         """
-        tails, most = _tails(self.label_distribution), 2 * self.noise[2]
+        tails, most = _tails(self.noise), 2 * self.noise.half_length
 
         def as_large(count: NDArray[np.int64]) -> Floats:
             found: Floats = tails[np.maximum(noisy - count, 0)] / tails[np.maximum(most + 1 - count, 0)]
@@ -126,7 +118,7 @@ class PartitionSelection(Mechanism):
 
     def rest_interval(self, noisy: int, tail: float, users: int) -> tuple[float, float]:
         """Ends that the number of users who hold something not listed lies beyond with this probability, each."""
-        tails = _tails(self.rest_distribution)
+        tails = _tails(self.rest_noise)
         smallest = int(np.argmax(tails[-2::-1] > tail))  # noise is seldom below it, and by symmetry as seldom above
         ends = noisy - (len(tails) - 2 - smallest), noisy - smallest
         lower, upper = (float(min(max(end, 0), users)) for end in ends)
@@ -170,12 +162,11 @@ class PartitionSelection(Mechanism):
 
     def expected_error(self, encoding: UnlistedCells, users: int, assumed_std: float | None = None) -> ExpectedError:
         """Of the share of users who hold a label that is listed whatever its noise."""
-        return ExpectedError(0.0, 0.0, self.label_distribution.variance / users**2)
+        return ExpectedError(0.0, 0.0, self.noise.variance / users**2)
 
     def accountant(self, encoding: UnlistedCells, guarantee: Guarantee) -> PartitionSelectionAccountant:
         """The counts of labels, and that of the rest."""
-        noise = self.label_distribution, self.rest_distribution
-        return PartitionSelectionAccountant(*noise, encoding.max_true, guarantee.rounds)
+        return PartitionSelectionAccountant(self.noise, self.rest_noise, encoding.max_true, guarantee.rounds)
 
     def min_malicious(self, encoding: UnlistedCells, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """Nobody sends anything."""
@@ -188,16 +179,11 @@ class PartitionSelection(Mechanism):
     @classmethod
     def candidates(cls, encoding: UnlistedCells, search: Search, options: Any = None) -> Iterator[Candidate]:
         """The least noise, and the shortest, for one process that holds all rows."""
-        if search.noise_by != "curator":
-            raise ParameterError(
-                "one-process-only",
-                "labels that nobody listed are found by one process that holds all rows; give noise_by='curator'",
-            )
         guarantee = search.guarantee
         noise = selection_noise(
             guarantee.epsilon, guarantee.delta, max_items=encoding.max_true, rounds=guarantee.rounds
         )
-        yield Candidate(cls(*((each.shape, each.scale, each.half_length) for each in noise)), encoding)
+        yield Candidate(cls(*noise), encoding)
 
     def describe(self, encoding: UnlistedCells) -> str:
         """What is listed."""

@@ -36,7 +36,7 @@ class DiscoveryEstimate(BaseEstimate):
 
     def __post_init__(self) -> None:
         """Refuse what cannot have been released: labels in another order than that of their counts among it."""
-        most = 2 * self.mechanism.noise[2]
+        most = 2 * self.mechanism.noise.half_length
         noisy, rest = self.table[:-1], self.table[-1:]
         keys = list(zip((-noisy).tolist(), self.labels, strict=False))
         if (
@@ -46,7 +46,7 @@ class DiscoveryEstimate(BaseEstimate):
             or sorted(keys) != keys
         ):
             raise ReportsError("malformed", "labels stand in the order of their counts, each once, and then the rest")
-        users = self.users + np.array([most, 2 * self.mechanism.rest_noise[2]])
+        users = self.users + np.array([most, 2 * self.mechanism.rest_noise.half_length])
         if (noisy <= most).any() or (noisy > users[0]).any() or not 0 <= int(rest[0]) <= users[1]:
             raise ReportsError("malformed", "a count is one that its noise does not allow for")
 
@@ -83,7 +83,7 @@ class DiscoveryEstimate(BaseEstimate):
     @property
     def counts(self) -> Floats:
         """How many users hold each label, with noise; a label just above the threshold has fewer, more likely."""
-        counts: Floats = self.table[:-1].astype(np.float64) - self.mechanism.noise[2]
+        counts: Floats = self.table[:-1].astype(np.float64) - self.mechanism.noise.half_length
         return counts
 
     @property
@@ -94,7 +94,7 @@ class DiscoveryEstimate(BaseEstimate):
     @property
     def count_standard_error(self) -> Floats:
         """The standard deviation of the noise."""
-        return np.full(len(self.labels), math.sqrt(self.mechanism.label_distribution.variance))
+        return np.full(len(self.labels), math.sqrt(self.mechanism.noise.variance))
 
     def count_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[Floats, Floats]:
         """Ends that hold each label's count, or with `simultaneous` all of them, with at least this probability.
@@ -111,13 +111,13 @@ class DiscoveryEstimate(BaseEstimate):
         All labels of a user matter here, those among them that did not count.
         """
         noisy = int(self.table[-1])
-        value = min(max(float(noisy - self.mechanism.rest_noise[2]), 0.0), float(self.users))
+        value = min(max(float(noisy - self.mechanism.rest_noise.half_length), 0.0), float(self.users))
         return (value, *self.mechanism.rest_interval(noisy, tail_of(level), self.users))
 
     @property
     def not_listed_standard_error(self) -> float:
         """The standard deviation of the noise in `not_listed`."""
-        return math.sqrt(self.mechanism.rest_distribution.variance)
+        return math.sqrt(self.mechanism.rest_noise.variance)
 
     def top(self, k: int, level: float = 0.95) -> Top:
         """The k labels with the largest counts, and which of them, and of their ranks, are certain among all listed."""
