@@ -1,7 +1,7 @@
 // The ids of plans and tasks: SHA-256 of JSON as Python writes it, to the last character. And bytes.
 
 // JSON.parse does not tell 1 from 1.0, but Python writes them differently: these fields hold floating-point numbers.
-const FLOATS = /^(b(ounds|ins)|vectors|center|clipping_norm|(noise_)?probabilit(y|ies)|chance|amplitude|tau|epsilon|delta|honest_fraction)$/;
+const FLOATS = /^(b(ounds|ins)|vectors|center|clipping_norm|(noise_)?probabilit(y|ies)|chance|amplitude|tau|noise|epsilon|delta|honest_fraction)$/;
 
 /** Keys in order, no spaces, ASCII only. @type {(value: any, float?: boolean) => string} */
 export function canonical(value, float = false) {
@@ -12,7 +12,7 @@ export function canonical(value, float = false) {
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item, float))}]`;
   if (value === null || typeof value !== "object") return String(value);
   const fields = Object.keys(value).sort();
-  return `{${fields.map((name) => `${canonical(name)}:${canonical(value[name], float || FLOATS.test(name))}`)}}`;
+  return `{${fields.map((name) => `${canonical(name)}:${canonical(value[name], name !== "half_length" && (float || FLOATS.test(name)))}`)}}`;
 }
 
 /** The shortest digits that read back exactly, laid out as Python's `repr`. @param {number} number */

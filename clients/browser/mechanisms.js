@@ -10,6 +10,7 @@ import { codeOf, knownCode, sizeOf, textOf } from "./labels.js";
 /** @import {Arrays, Domain, Plan} from "./types.d.ts" */
 
 const BLANK = 4294967295;
+const MOST_LABEL_POSITIONS = 64; // of more labels, those that a user chose share one position
 
 /** How many numbers are estimated, cells there are, and reports everybody sends. @param {Plan} plan @returns {{ dimension: number, cells: number, reports: number }} */
 export function sizesOf(plan) {
@@ -25,6 +26,18 @@ export function sizesOf(plan) {
       return { dimension: labels, cells: labels, reports: 1 + mechanism.slots };
     case "open-vocabulary noisy-slots":
       return { dimension: 1, cells: domain.depth * domain.width, reports: 1 + mechanism.slots };
+    case "categories noisy-table":
+    case "multi-choice noisy-table":
+    case "open-vocabulary noisy-table":
+    case "arrays noisy-table":
+    case "group-by noisy-table": {
+      if (mechanism.noise_by === "curator") refuse("one-process-only", "this plan is for one process: nothing can be sent under it");
+      const reports = positionsOf(plan)?.length ?? 0;
+      if (domain.kind === "open-vocabulary") return { dimension: 1, cells: domain.depth * domain.width, reports };
+      if (domain.kind === "categories" || domain.kind === "multi-choice") return { dimension: labels, cells: labels, reports };
+      const { groups, coordinates, counted, cells } = digitsOf(plan);
+      return { dimension: groups * coordinates, cells: groups * (coordinates * cells + counted), reports };
+    }
     case "l2-ball one-bit":
       return { dimension: ballDimension(domain), cells: 2 * paddedSize(domain), reports: mechanism.bits * paddedSize(domain) };
     case "arrays noisy-counts":
@@ -35,6 +48,31 @@ export function sizesOf(plan) {
     }
   }
   refuse("unsupported", `mechanism ${shown(mechanism.kind)} on domain ${shown(domain.kind)} is not known to this client`);
+}
+
+/** The position of each report of a user, in their order, where servers draw the noise; null where users do. @param {Plan} plan @returns {number[] | null} */
+export function positionsOf(plan) {
+  const { domain, mechanism } = plan;
+  if (mechanism.kind !== "noisy-table") return null;
+  if (domain.kind === "categories") return [0];
+  if (domain.kind === "open-vocabulary") return [...Array(domain.depth).keys()];
+  if (domain.kind === "multi-choice") {
+    const size = sizeOf(domain.labels);
+    return size <= MOST_LABEL_POSITIONS ? [...Array(size).keys()] : Array(domain.max_choices).fill(0);
+  }
+  const { coordinates, counted } = digitsOf(plan);
+  return [...Array(coordinates * mechanism.radices.length + counted).keys()];
+}
+
+/**
+ * Numbers under `noisy-table`: a digit has a cell for each of its values but a blank one, which is 0 of a binary digit and
+ * the middle of an odd number of values; `cells` are those of a coordinate, of one group. @param {Plan} plan
+ */
+function digitsOf({ domain, mechanism: { radices } }) {
+  const counted = Number(domain.kind === "group-by");
+  const sizes = radices.map((radix) => (radix % 2 || radix === 2 ? radix - 1 : radix));
+  const cells = sizes.reduce((sum, size) => sum + size, 0);
+  return { groups: counted ? sizeOf(domain.labels) : 1, coordinates: dimensionOf((domain.values ?? domain).structure), counted, sizes, cells };
 }
 
 /**
@@ -62,8 +100,16 @@ export async function encode(plan, held, round) {
       return [coin(mechanism.noise_probability) ? below(cells) : own];
     }
     case "noisy-slots": {
-      const own = domain.kind === "open-vocabulary" ? await hashedCell(domain, held, round) : categoryOf(domain, held);
+      const own = domain.kind === "open-vocabulary" ? await hashedCell(domain, held, round, below(domain.depth)) : categoryOf(domain, held);
       return [own, ...Array.from({ length: mechanism.slots }, () => (coin(mechanism.chance) ? below(cells) : BLANK))];
+    }
+    case "noisy-table": {
+      if (domain.kind === "categories") return [categoryOf(domain, held)];
+      if (domain.kind === "open-vocabulary") return Promise.all((positionsOf(plan) ?? []).map((s) => hashedCell(domain, held, round, s)));
+      if (domain.kind !== "multi-choice") return digitsAt(plan, held);
+      const [chosen, reports] = [chosenCodes(domain, held), positionsOf(plan) ?? []];
+      if (sizeOf(domain.labels) <= MOST_LABEL_POSITIONS) return reports.map((code) => (chosen.includes(code) ? code : BLANK));
+      return reports.map((_, i) => chosen[i] ?? BLANK);
     }
     case "noisy-counts":
       return added(plan, domain.kind === "multi-choice" ? chosenCodes(domain, held) : digitCells(plan, held));
@@ -120,22 +166,46 @@ function added(plan, own) {
 function digitCells(plan, held) {
   const { domain, mechanism: { digits } } = plan;
   const { groupCells } = layoutOf(plan);
+  const [group, numbers] = wholeNumbers(domain, held, 2 ** digits - 1);
+  const first = group * groupCells;
+  /** @type {number[]} */
+  const cells = [];
+  for (const [c, whole] of numbers.entries()) for (let j = 0; j < digits; j++) if ((whole >> j) & 1) cells.push(first + c * digits + j);
+  return domain.values ? [...cells, first + groupCells - 1] : cells;
+}
+
+/** The group, 0 where there are none, and each coordinate rounded at random to 0 to `levels`. @param {Domain} domain @param {any} held @param {number} levels @returns {[number, number[]]} */
+function wholeNumbers(domain, held, levels) {
   const arrays = domain.values ?? domain;
-  let [first, values] = [0, held];
+  let [group, values] = [0, held];
   if (domain.values) {
     const [label, array] = Array.isArray(held) ? held : [held?.label, held?.values];
     if (array === undefined) refuse("wrong-type", `${shown(held)} is not {label, values}, which this task asks for`);
-    [first, values] = [knownCode(domain.labels, label) * groupCells, array];
+    [group, values] = [knownCode(domain.labels, label), array];
   }
   const coordinates = coordinatesOf(arrays, values);
+  // in units of 2^-15, as the Python client has it
+  return [group, [...coordinates.keys()].map((c) => rounded(placeOf(arrays, coordinates, c, levels * 2 ** 15) / 2 ** 15))];
+}
+
+/** Every digit at its position, lowest first, and last the user's group. @param {Plan} plan @param {any} held */
+function digitsAt(plan, held) {
+  const { domain, mechanism: { radices } } = plan;
+  const { groups, counted, sizes } = digitsOf(plan);
+  const [group, numbers] = wholeNumbers(domain, held, radices.reduce((product, radix) => product * radix, 1) - 1);
+  let first = 0;
   /** @type {number[]} */
   const cells = [];
-  for (const c of coordinates.keys()) {
-    // in units of 2^-15, as the Python client has it
-    const whole = rounded(placeOf(arrays, coordinates, c, (2 ** digits - 1) * 2 ** 15) / 2 ** 15);
-    for (let j = 0; j < digits; j++) if ((whole >> j) & 1) cells.push(first + c * digits + j);
+  for (let whole of numbers) {
+    for (const [j, radix] of radices.entries()) {
+      const value = whole % radix;
+      whole = (whole - value) / radix;
+      const blank = radix === 2 ? 0 : radix % 2 ? (radix - 1) / 2 : radix;
+      cells.push(value === blank ? BLANK : first + group * sizes[j] + value - Number(value > blank));
+      first += groups * sizes[j];
+    }
   }
-  return domain.values ? [...cells, first + groupCells - 1] : cells;
+  return counted ? [...cells, first + group] : cells;
 }
 
 /** A list of labels, or true and false for each; of too many as many as the plan allows, at random. @param {Domain} domain @param {any} held */
@@ -162,12 +232,11 @@ function categoryOf({ labels, bins, other }, held) {
   return other ? last : refuse("missing-value", "the number is missing");
 }
 
-/** The bucket of a word under one of the round's functions, drawn at random. @param {Domain} domain @param {unknown} held @param {number} round */
-async function hashedCell({ width, depth, key }, held, round) {
+/** The bucket of a word under one of the round's functions. @param {Domain} domain @param {unknown} held @param {number} round @param {number} chosen */
+async function hashedCell({ width, key }, held, round, chosen) {
   const text = textOf(held);
   if (text === "") refuse("missing-value", `the word is missing (${shown(held)})`);
   if (/\p{Surrogate}/u.test(text)) refuse("wrong-type", "half of a surrogate pair has no UTF-8");
-  const chosen = below(depth);
   const digest = await (await keyed(key))([round, chosen >> 4], new TextEncoder().encode(text));
   return chosen * width + Number((BigInt(digest.getUint32(4 * (chosen % 16))) * BigInt(width)) >> 32n);
 }

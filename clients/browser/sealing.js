@@ -51,17 +51,21 @@ export class Sealer {
     return [...encapsulatedSecret, ...ciphertext];
   }
 
-  /** A fresh upload id, and all reports, sealed, in random order: every call makes other bytes. @param {number[]} cells @param {number} round */
-  async upload(cells, round) {
+  /**
+   * A fresh upload id, and all reports, sealed: every call makes other bytes. They come in random order, or, where each has its
+   * position, in that of their positions. @param {number[]} cells @param {number} round @param {number[] | null} positions
+   */
+  async upload(cells, round, positions = null) {
     const bytes = new Uint8Array(HEADER_BYTES + SEALED_BYTES * cells.length);
     const header = new DataView(bytes.buffer);
     header.setUint16(0, WIRE_VERSION);
     bytes.set(this.taskId, 2);
     header.setUint32(34, round);
     crypto.getRandomValues(bytes.subarray(38, HEADER_BYTES));
-    const mixed = shuffled(cells); // in the order they were drawn, a report's place would tell what it is
-    for (let start = 0; start < mixed.length; start += AT_ONCE) {
-      const sealed = await Promise.all(mixed.slice(start, start + AT_ONCE).map((cell) => this.seal(cell, round)));
+    const ordered = positions ? cells : shuffled(cells); // in the order they were drawn, a report's place would tell what it is
+    for (let start = 0; start < ordered.length; start += AT_ONCE) {
+      const some = ordered.slice(start, start + AT_ONCE);
+      const sealed = await Promise.all(some.map((cell, i) => this.seal(cell, round, positions?.[start + i])));
       bytes.set(sealed.flat(), HEADER_BYTES + SEALED_BYTES * start);
     }
     return bytes;

@@ -6,7 +6,7 @@
 import { fromHex, idOf } from "./canonical.js";
 import { inBrowser, inMemory } from "./contributions.js";
 import { ShufflesumError, refuse, shown } from "./errors.js";
-import { encode, sizesOf } from "./mechanisms.js";
+import { encode, positionsOf, sizesOf } from "./mechanisms.js";
 import { Sealer, WIRE_VERSION } from "./sealing.js";
 import { askUntil } from "./sending.js";
 
@@ -108,7 +108,7 @@ export class Task {
     const { round, key, kept } = await this.#found(who);
     const expires = Date.parse(this.file.expires);
     const { upload } =
-      kept ?? (await this.#contributions.claim(key, { expires, upload: await this.#sealer.upload(await encode(this.plan, held, round), round) }));
+      kept ?? (await this.#contributions.claim(key, { expires, upload: await this.#made(held, round) }));
     if (!upload) refuse("duplicate-contribution", `this user has contributed to round ${round} of task ${shown(this.name)} already: each counts once`);
     const headers = { "Content-Type": "application/octet-stream", ...(who.token && { Authorization: `Token ${who.token}` }) };
     /** @type {Receipt["contribution"]} */
@@ -121,6 +121,11 @@ export class Task {
     }
     await this.#contributions.acknowledge(key, { expires, upload });
     return { round, contribution };
+  }
+
+  /** @param {unknown} held @param {number} round */
+  async #made(held, round) {
+    return this.#sealer.upload(await encode(this.plan, held, round), round, positionsOf(this.plan));
   }
 
   /** Send again what was made and not acknowledged, as after a reload; null where there is nothing. @param {Who} [who] @returns {Promise<Receipt | null>} */
@@ -169,7 +174,8 @@ async function checked(file, allowPlainHttp) {
   const agree =
     id === (await idOf({ format, domain, mechanism, guarantee })) &&
     stated === (await idOf({ ...content, plan: id })) &&
-    file.smallest_batch === guarantee.users &&
+    file.smallest_batch === (positionsOf(file.plan) ? 1 : guarantee.users) && // no crowd is needed where servers draw the noise
+    (keys === file.rounds || !positionsOf(file.plan)) && // and each round has a key of its own
     file.rounds === guarantee.rounds &&
     sizes.reports === reports &&
     sizes.cells === cells &&

@@ -61,9 +61,11 @@ export interface Domain extends Arrays {
   seed: string;
 }
 
-/** The fields that its kind has, of `randomized-response`, `noisy-counts`, `noisy-slots` and `one-bit`. */
+/** The fields that its kind has, of `randomized-response`, `noisy-counts`, `noisy-slots`, `noisy-table` and `one-bit`. */
 export interface Mechanism {
   kind: string;
+  noise_by?: string;
+  radices: number[];
   coordinates: number;
   levels: number;
   noise_probability: number;

@@ -6,7 +6,7 @@ const client = new URL("../../clients/browser/", import.meta.url);
 const load = (name) => import(new URL(name, client));
 const { Task, inMemory } = await load("shufflesum.js");
 const { canonical, fromHex } = await load("canonical.js");
-const { encode, sizesOf } = await load("mechanisms.js");
+const { encode, positionsOf, sizesOf } = await load("mechanisms.js");
 const { Sealer } = await load("sealing.js");
 const { rotatedLevels, squaresAllowed, withinBall } = await load("ball.js");
 const { coordinatesOf } = await load("arrays.js");
@@ -103,7 +103,7 @@ const commands = {
   // One user's whole upload, where all that is drawn is given.
   upload: async ({ task, held, round, script }) => {
     const sealer = await Sealer.of(fromHex(task.analyzer_key, task.analyzer_key.length / 2), fromHex(task.id, 32));
-    const make = async () => toHex(await sealer.upload(await encode(task.plan, held, round), round));
+    const make = async () => toHex(await sealer.upload(await encode(task.plan, held, round), round, positionsOf(task.plan)));
     return script ? scripted(script, make) : make();
   },
   scripted_cells: async ({ plan, held, round, words }) => scripted({ words }, () => encode(plan, held, round)),

@@ -31,6 +31,7 @@ GOLDEN = [
     "golden_multi_choice",
     "golden_group_by",
 ]
+POSITIONS = ["golden_positions"]
 YES, NO = 0, 2**32 - 1
 """Words that make a coin of any chance but 0 and 1 show heads, and tails."""
 
@@ -40,7 +41,7 @@ def vector(name: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", GOLDEN + POSITIONS)
 def test_a_golden_task_has_its_id(name: str, node: Node) -> None:
     text = (VECTORS / f"{name}_task.json").read_text()
     assert node.ask("parse", text=text) == vector(f"{name}_upload")["task_id"]
@@ -171,6 +172,16 @@ def test_the_golden_upload_is_made_byte_for_byte(name: str, node: Node) -> None:
     }
     held = held_of(name, task, golden)
     made = node.ask("upload", task=task, held=held, round=golden["round"], script=script)
+    assert made == golden["upload"]
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_golden_upload_at_positions_is_made_byte_for_byte(name: str, node: Node) -> None:
+    """Nothing is drawn but seals and the upload id: users send the truth, in the order of positions."""
+    task, golden = vector(f"{name}_task"), vector(f"{name}_upload")
+    keys = [report["ephemeral_private_key"] for report in golden["reports"]]
+    script = {"words": [], "uploadId": golden["upload_id"], "keys": keys}
+    made = node.ask("upload", task=task, held=golden["held"], round=golden["round"], script=script)
     assert made == golden["upload"]
 
 

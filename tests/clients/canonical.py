@@ -8,7 +8,7 @@ from typing import Any
 
 FLOATS = {
     *("bounds", "bins", "vectors", "center", "clipping_norm", "noise_probability", "probabilities", "chance"),
-    *("amplitude", "tau", "epsilon", "delta", "honest_fraction"),
+    *("amplitude", "tau", "noise", "epsilon", "delta", "honest_fraction"),
 }
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
@@ -52,7 +52,10 @@ def canonical(value: Any, floating: bool = False) -> str:
             return float_text(value) if floating else str(int(value))
         case list():
             return f"[{','.join(canonical(each, floating) for each in value)}]"
-    fields = (f"{text_json(name)}:{canonical(value[name], floating or name in FLOATS)}" for name in sorted(value))
+    fields = (
+        f"{text_json(name)}:{canonical(value[name], name != 'half_length' and (floating or name in FLOATS))}"
+        for name in sorted(value)
+    )
     return f"{{{','.join(fields)}}}"
 
 

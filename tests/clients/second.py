@@ -124,6 +124,15 @@ def rounded(value: float, lower: float, upper: float, levels: int) -> int:
     return math.floor(place) + (secrets.randbits(53) < (place - math.floor(place)) * 2**53)
 
 
+def blank_value(radix: int) -> int | None:
+    """The value of a digit that has no cell."""
+    return 0 if radix == 2 else radix // 2 if radix % 2 else None
+
+
+def cells_of_digit(radix: int) -> int:
+    return radix - (blank_value(radix) is not None)
+
+
 class Cells:
     """What a plan makes of what a user holds."""
 
@@ -132,6 +141,7 @@ class Cells:
         domain, mechanism = self.domain, self.mechanism
         kinds = domain["kind"], mechanism["kind"]
         self.digits, self.groups, self.dimension = mechanism.get("digits", 0), 1, 0
+        self.positions: list[int] | None = None
         codes = len(domain["bins"]) - 1 if "bins" in domain else size_of(domain.get("labels", 0))
         codes += bool(domain.get("other"))
         match kinds:
@@ -154,6 +164,8 @@ class Cells:
                 self.cells, self.reports = codes, 1 + mechanism["slots"]
             case "open-vocabulary", "noisy-slots":
                 self.cells, self.reports = domain["depth"] * domain["width"], 1 + mechanism["slots"]
+            case _, "noisy-table":
+                self._in_positions(codes)
             case "l2-ball", "one-bit":
                 shapes = [domain["shape"]] if "shape" in domain else [layer["shape"] for layer in domain["layers"]]
                 self.dimension = sum(map(math.prod, shapes))
@@ -161,6 +173,24 @@ class Cells:
                 self.cells, self.reports = 2 * self.padded, mechanism["bits"] * self.padded
             case _:
                 raise RefusedError(f"{kinds} are not on the page")
+
+    def _in_positions(self, codes: int) -> None:
+        """Noise by servers: positions."""
+        domain, kind, counted = self.domain, self.domain["kind"], 0
+        if self.mechanism["noise_by"] == "curator":
+            raise RefusedError("one-process-only")
+        self.cells, self.positions = codes, [0]
+        if kind == "open-vocabulary":
+            self.cells, self.positions = domain["depth"] * domain["width"], list(range(domain["depth"]))
+        elif kind == "multi-choice":
+            self.positions = list(range(codes)) if codes <= 64 else [0] * domain["max_choices"]
+        elif kind in ("arrays", "group-by"):
+            self.groups, counted = (codes, 1) if kind == "group-by" else (1, 0)
+            self.dimension = dimension_of(domain.get("values", domain)["structure"])
+            radices = self.mechanism["radices"]
+            self.cells = self.groups * (self.dimension * sum(map(cells_of_digit, radices)) + counted)
+            self.positions = list(range(self.dimension * len(radices) + counted))
+        self.reports = len(self.positions)
 
     def _added(self, cells: int, most_own: int) -> None:
         if self.mechanism["cap"] is None:
@@ -187,6 +217,8 @@ class Cells:
                 while len(noise) > self.cap:
                     noise = self._noise()
                 return [*own, *noise, *[BLANK] * (self.reports - len(own) - len(noise))]
+            case "noisy-table":
+                return self._at_positions(held, round_number)
             case "noisy-slots":
                 chance, slots = self.mechanism["chance"], range(self.mechanism["slots"])
                 noise = [secrets.randbelow(self.cells) if happens(chance) else BLANK for _ in slots]
@@ -221,6 +253,33 @@ class Cells:
             level = rounded(value, lower, upper, 2**self.digits - 1)
             cells += [first + place * self.digits + j for j in range(self.digits) if level >> j & 1]
         return cells
+
+    def _at_positions(self, held: Any, round_number: int) -> list[int]:
+        """The truth at every position."""
+        kind = self.domain["kind"]
+        if kind in ("arrays", "group-by"):
+            return self._digits_at_positions(held)
+        if kind == "open-vocabulary":
+            width = self.domain["width"]
+            return [s * width + self.bucket(held, s, round_number) for s in range(self.domain["depth"])]
+        own = self.own(held, round_number)
+        if kind == "multi-choice" and self.cells <= 64:
+            return [code if code in own else BLANK for code in range(self.cells)]
+        return own + [BLANK] * (self.reports - len(own))
+
+    def _digits_at_positions(self, held: Any) -> list[int]:
+        radices, group, box = self.mechanism["radices"], 0, self.domain
+        if self.domain["kind"] == "group-by":
+            group, held, box = known_code(self.domain["labels"], held[0]), held[1], self.domain["values"]
+        cells, first = [], 0
+        for value, lower, upper in coordinates_of(box, held):
+            level = rounded(value, lower, upper, math.prod(radices) - 1)
+            for radix in radices:
+                level, digit = divmod(level, radix)
+                named = [each for each in range(radix) if each != blank_value(radix)]
+                cells.append(first + group * len(named) + named.index(digit) if digit in named else BLANK)
+                first += self.groups * len(named)
+        return [*cells, first + group] if self.domain["kind"] == "group-by" else cells
 
     def _noise(self) -> list[int]:
         trials, probabilities = self.mechanism["trials"], self.mechanism["probabilities"]
@@ -301,7 +360,8 @@ class SecondClient:
             task.keys() == fields
             and task["wire_version"] == 3
             and (sha256(parameters), sha256(content)) == (plan["id"], task["id"])
-            and (task["smallest_batch"], task["rounds"]) == (plan["guarantee"]["users"], plan["guarantee"]["rounds"])
+            and task["smallest_batch"] == (1 if self.cells.positions else plan["guarantee"]["users"])
+            and task["rounds"] == plan["guarantee"]["rounds"]
             and (plan["cells"], plan["reports"]) == (self.cells.cells, self.cells.reports)
             and time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) < task["expires"]
             and (without_guarantee or plan["guarantee"]["accountant"] != "none")
@@ -312,7 +372,7 @@ class SecondClient:
         try:
             raw = bytes.fromhex(task["analyzer_key"])
             keys = [raw[start : start + 32] for start in range(0, len(raw), 32)]
-            if len(keys) not in (1, task["rounds"]):
+            if len(keys) not in ((task["rounds"],) if self.cells.positions else (1, task["rounds"])):
                 raise RefusedError("neither one key nor one for each round")
             self.keys = [SUITE.kem.deserialize_public_key(key) for key in keys]
             for key in self.keys:
@@ -351,10 +411,11 @@ class SecondClient:
     def upload(self, cells: list[int], round_number: int) -> bytes:
         """Upload, and Sealed report."""
         task_id = bytes.fromhex(self.task["id"])
-        info = struct.pack(">10sHBB32sII", b"shufflesum", 3, 1, 3, task_id, round_number, 0)
-        mixed = secrets.SystemRandom().sample(cells, len(cells))
+        positions = self.cells.positions or [0] * len(cells)
+        ordered = cells if self.cells.positions else secrets.SystemRandom().sample(cells, len(cells))
         key, sealed = self.keys[round_number - 1 if len(self.keys) > 1 else 0], []
-        for cell in mixed:
+        for cell, position in zip(ordered, positions, strict=True):
+            info = struct.pack(">10sHBB32sII", b"shufflesum", 3, 1, 3, task_id, round_number, position)
             enc, context = SUITE.create_sender_context(key, info)
             sealed.append(enc + context.seal(struct.pack(">I", cell)))
         header = struct.pack(">H32sI16s", 3, task_id, round_number, secrets.token_bytes(16))

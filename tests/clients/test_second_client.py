@@ -103,6 +103,14 @@ def test_own_cells_are_the_golden_ones() -> None:
     assert cells.bucket(golden["held"], golden["function"], golden["round"]) == golden["bucket"]
 
 
+def test_cells_at_positions_are_the_golden_ones() -> None:
+    for name in ("positions",):
+        cells = Cells(vector(f"golden_{name}_task")["plan"])
+        golden = vector(f"golden_{name}_upload")
+        assert cells.positions == [report["position"] for report in golden["reports"]]
+        assert cells.of(golden["held"], golden["round"]) == [report["cell"] for report in golden["reports"]]
+
+
 def test_hashes_are_the_golden_ones() -> None:
     golden = vector("golden_hash")
     domain = {

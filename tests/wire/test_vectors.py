@@ -189,6 +189,42 @@ def test_the_golden_upload_opens(name: str, private_key: X25519PrivateKey) -> No
     assert reports.cells.tolist() == [report["cell"] for report in golden["reports"]]
 
 
+POSITIONS = pytest.mark.parametrize("name", ["golden_positions"])
+"""Under plans where servers draw the noise: reports in the order of their positions, to the key of their round."""
+
+
+@POSITIONS
+def test_the_golden_upload_at_positions_is_what_the_specification_makes_of_its_reports(name: str) -> None:
+    task, golden = golden_task(name), vector(f"{name}_upload")
+    keys = [X25519PrivateKey.from_private_bytes(bytes.fromhex(key)) for key in golden["analyzer_private_keys"]]
+    assert task.analyzer_key == b"".join(key.public_key().public_bytes_raw() for key in keys)
+    assert (task.id, task.rounds) == (golden["task_id"], len(keys))
+    assert [report["position"] for report in golden["reports"]] == task.positions_of_upload.tolist()
+    recipient = keys[golden["round"] - 1].public_key().public_bytes_raw()
+    for report in golden["reports"]:
+        info = seal_info(task.id, golden["round"]) + struct.pack(">I", report["position"])
+        assert info.hex() == report["info"]
+        ephemeral = bytes.fromhex(report["ephemeral_private_key"])
+        assert reference_seal(struct.pack(">I", report["cell"]), recipient, ephemeral, info).hex() == report["sealed"]
+    sealed = bytes.fromhex("".join(report["sealed"] for report in golden["reports"]))
+    upload = Upload(task.id, golden["round"], bytes.fromhex(golden["upload_id"]), sealed)
+    assert upload.encode().hex() == golden["upload"]
+    assert Upload.decode(bytes.fromhex(golden["upload"]), task) == upload
+
+
+@POSITIONS
+def test_the_library_reports_at_positions_what_the_golden_upload_has(name: str) -> None:
+    task, golden = golden_task(name), vector(f"{name}_upload")
+    cells = [report["cell"] for report in golden["reports"]]
+    assert [cell for cell in cells if cell != BLANK] == golden["own_cells"]
+    randomizer = Randomizer(task.plan, round_number=golden["round"])
+    assert randomizer.randomize([golden["held"]]).cells.tolist() == cells
+    upload = Upload.seal(task, randomizer.randomize([golden["held"]]), golden["round"])
+    key = X25519PrivateKey.from_private_bytes(bytes.fromhex(golden["analyzer_private_keys"][golden["round"] - 1]))
+    opened = open_many(upload.sealed, key, seal_info(task.id, golden["round"]), task.positions_of_upload)
+    assert opened.encoded.view(">u4").ravel().tolist() == cells
+
+
 def test_the_golden_upload_of_add_is_digits_noise_and_blanks() -> None:
     task, golden = golden_task("golden_noisy_counts"), vector("golden_noisy_counts_upload")
     digits = json.loads(task.plan.to_json())["mechanism"]["digits"]
