@@ -71,7 +71,7 @@ def test_what_may_be_done_about_missing_values_is_named() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("gap", [pytest.param(None, marks=pytest.mark.slow), np.nan, pd.NA])  # None becomes NaN
 def test_rows_with_a_missing_value_are_left_out_and_counted(gap: Any) -> None:
     frame = FRAME.astype({"x": object}) if gap is pd.NA else FRAME.copy()
     frame.loc[[3, 400], "x"] = gap

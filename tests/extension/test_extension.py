@@ -53,12 +53,12 @@ def headings(users: int = USERS) -> NDArray[np.float64]:
     return NORTH_EAST + np.random.default_rng(7).normal(0, 30, users)
 
 
-def shufflesum(folder: Path, *arguments: str) -> str:
-    """The command in a process of its own, with both registered."""
+def shufflesum(folder: Path, *commands: list[str]) -> list[str]:
+    """What each command prints, one after another in a process of their own, with both registered."""
     root = Path(__file__).parents[2]
     kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "PYTHONPYCACHEPREFIX") if name in os.environ}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.extension", *arguments],
+        [sys.executable, "-m", "tests.extension", *(word for command in commands for word in (*command, "then"))],
         check=False,
         cwd=folder,
         env={"PATH": "", "PYTHONPATH": str(root), "HOME": str(folder), **kept},
@@ -67,7 +67,9 @@ def shufflesum(folder: Path, *arguments: str) -> str:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    printed = done.stdout.split("\f")[:-1]
+    assert len(printed) == len(commands)
+    return printed
 
 
 @pytest.mark.parametrize("mechanism", [None, "noisy-counts", "randomized-response", "fair-coin"])
@@ -130,15 +132,18 @@ def test_every_renderer_takes_the_table_of_a_new_kind_of_estimate(tmp_path: Path
 
 def test_commands_have_its_options_and_files_carry_its_reports(tmp_path: Path) -> None:
     (tmp_path / "headings.csv").write_text("heading\n" + "\n".join(f"{angle:.2f}" for angle in headings()))
-    run = shufflesum(
-        tmp_path, "run", "headings.csv", "--angles", "heading", "--sectors", "24", "--epsilon", "2", "--delta", "1e-6"
+    sectors = ["--sectors", "24", "--epsilon", "2", "--delta", "1e-6"]
+    ran, planned, _, _, analyzed = shufflesum(
+        tmp_path,
+        ["run", "headings.csv", "--angles", "heading", *sectors],
+        ["plan", "--users", str(USERS), "--angles", *sectors, "-o", "plan.json"],
+        ["randomize", "headings.csv", "--plan", "plan.json", "-o", "reports.parquet"],
+        ["shuffle", "reports.parquet", "-o", "shuffled.parquet"],
+        ["analyze", "shuffled.parquet", "--plan", "plan.json"],
     )
-    assert "mean direction" in run
-    plan = ["plan", "--users", str(USERS), "--angles", "--sectors", "12", "--epsilon", "2", "--delta", "1e-6"]
-    assert "sector" in shufflesum(tmp_path, *plan, "-o", "plan.json")
-    shufflesum(tmp_path, "randomize", "headings.csv", "--plan", "plan.json", "-o", "reports.parquet")
-    shufflesum(tmp_path, "shuffle", "reports.parquet", "-o", "shuffled.parquet")
-    assert "mean direction" in shufflesum(tmp_path, "analyze", "shuffled.parquet", "--plan", "plan.json")
+    assert "mean direction" in ran
+    assert "sector" in planned
+    assert "mean direction" in analyzed
 
 
 @pytest.mark.servers

@@ -128,7 +128,7 @@ def nothing_lost_nothing_twice(folder: Path, kills: int, store: str | None = Non
 
 
 def test_nothing_is_lost_and_nothing_counts_twice_through_kills_and_losses(tmp_path: Path) -> None:
-    nothing_lost_nothing_twice(tmp_path, kills=6)
+    nothing_lost_nothing_twice(tmp_path, kills=4)
 
 
 def test_nothing_is_lost_and_nothing_counts_twice_on_postgresql(tmp_path: Path, postgres: Postgres) -> None:
