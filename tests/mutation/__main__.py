@@ -34,13 +34,17 @@ PARTS = (
     *("privacy", "protocol.py", "release.py", "estimate.py", "budget.py"),
     *(
         "domains/counts.py",
-        *(f"domains/{name}/estimate.py" for name in ("arrays", "group_by", "l2_ball", "open_vocabulary")),
+        *(
+            f"domains/{name}/estimate.py"
+            for name in ("arrays", "group_by", "l2_ball", "open_vocabulary", "unlisted_labels")
+        ),
     ),
+    *("discovery.py", "mechanisms/partition_selection.py"),
 )
 TESTS = (
     *("privacy", "estimate", "protocol", "test_release_gate.py", "test_aggregation.py", "test_plans.py"),
     *("planning/test_l2_ball_plans.py", "mechanisms/randomized_response/test_decode.py"),
-    *("test_suggested_bounds.py", "test_moments.py", "test_cautions.py"),
+    *("test_suggested_bounds.py", "test_moments.py", "test_discovery.py", "test_cautions.py"),
     *("test_budget.py", "test_budget_ask.py", "test_budget_files.py", "test_budget_model.py"),
 )
 """What is mutated, and which tests must notice."""
