@@ -297,14 +297,23 @@ class Tally(_RowReader, OnlyOnce):
         self._tally = plan.mechanism.tally(plan.encoding_of(self._domain), self._source)
         self._table = np.zeros(plan.cells, dtype=np.int64)
         self._process = os.getpid()
-        self._closed = False
+        self._closed = ""  # why it takes no more rows
 
     def add(self, arrays: Any, *, first_row: int = 0) -> None:
-        """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes."""
+        """Add m users: arrays of shape (m, *shape), or what else the plan's domain takes.
+
+        Where rows are refused some before them were added: it ends the tally, in which they would count twice if all
+        were added once more.
+        """
         self._refuse_if_closed()
-        for block in self.prepare(arrays, first_row=first_row).blocks(_rows_at_once(self.plan)):
-            self._tally.add(block, self._table)
-            self.users += len(block)
+        prepared = self.prepare(arrays, first_row=first_row)
+        try:
+            for block in prepared.blocks(_rows_at_once(self.plan)):
+                self._tally.add(block, self._table)
+                self.users += len(block)
+        except BaseException:
+            self._closed = "refused some of its rows, and holds others of them"
+            raise
 
     def merge(self, other: Tally) -> None:
         """Take over the rows of another tally of the same plan and round, before either draws its noise."""
@@ -319,7 +328,7 @@ class Tally(_RowReader, OnlyOnce):
         other._refuse_if_closed()
         self._table += other._table
         self.users += other.users
-        other._closed = True
+        other._closed = "was merged into another"
 
     def counts(self) -> Counts:
         """The table as the users' reports would have made it, blanks and all.
@@ -327,7 +336,7 @@ class Tally(_RowReader, OnlyOnce):
         It ends the tally: the same sums with other noise, or with a few rows more, would show what noise hides.
         """
         self._refuse_if_closed()
-        self._closed = True
+        self._closed = "was counted"
         counts = Counts(self.plan, self.round_number, source=self._source)
         if self.plan.positions is not None:
             counts.add_table(self._table + self._tally.noise(self.users), self.users)
@@ -345,7 +354,7 @@ class Tally(_RowReader, OnlyOnce):
     def _refuse_if_closed(self) -> None:
         self._refuse_forked(self._process)
         if self._closed:
-            raise ReportsError("batch-closed", "this tally has been counted or merged; start a new one for other rows")
+            raise ReportsError("batch-closed", f"this tally {self._closed}; start a new one for all rows")
 
 
 def check_rows(plan: Plan, arrays: Any, *, first_row: int = 0, clip: bool = False, missing: Missing = "refuse") -> None:

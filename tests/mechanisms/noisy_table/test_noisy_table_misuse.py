@@ -10,7 +10,7 @@ import pytest
 from tests.refusals import refusal
 
 import shufflesum as ss
-from shufflesum.errors import ParameterError, PlanError, ReportsError
+from shufflesum.errors import DataError, ParameterError, PlanError, ReportsError
 from shufflesum.protocol import Analyzer, Randomizer, Tally, shuffle
 from shufflesum.release import release
 from shufflesum.reports import Counts, Reports
@@ -104,6 +104,17 @@ def test_a_batch_of_other_users_than_it_says_is_refused() -> None:
     for users in (1, 3, 5):
         with refusal("not-whole", error=ReportsError):
             Analyzer(plan).analyze(replace(batch(plan, [[0], [1]]), users=users))
+
+
+def test_rows_that_are_refused_in_part_are_not_counted_twice() -> None:
+    # each row counts for one user: of three tries the rows before the wrong one would count three times
+    plan = planned("curator")
+    tally = Tally(plan)
+    with refusal("unknown-label", error=DataError):
+        tally.add(np.array([0, 1, 1, 7]))
+    for again in (lambda: tally.add(np.array([0, 1, 1])), tally.counts, lambda: Tally(plan).merge(tally)):
+        with refusal("batch-closed", error=ReportsError):
+            again()
 
 
 def test_one_process_randomizes_for_nobody_else() -> None:
