@@ -60,7 +60,7 @@ def test_tokens_are_never_overwritten_and_never_left_without_digests(files: tupl
         write_tokens(1, *files)
     assert not files[0].exists()
     assert files[1].read_text() == "precious"
-    with refusal("out-of-range", "--count", error=ParameterError):
+    with refusal("out-of-range", "count is 0", error=ParameterError):
         write_tokens(0, *files)
 
 
