@@ -93,7 +93,7 @@ class Angles(Domain):
 
     @property
     def column_layout(self) -> ColumnLayout:
-        return ColumnLayout(numbers=(), option="--angles", column=self.column)
+        return ColumnLayout(numbers=(), single=True, column=self.column)
 
     def encodings(self) -> tuple[Encoding, ...]:
         return OneHot(self.sectors), Levels(1, levels=self.sectors - 1)

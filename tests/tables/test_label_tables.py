@@ -86,7 +86,7 @@ def test_a_plan_for_one_column_refuses_others(tmp_path: Path, given: dict[str, s
 
 def test_text_in_the_first_line_may_be_somebodys_label(tmp_path: Path) -> None:
     path = written(tmp_path, "yes\nno\n")
-    with refusal("ambiguous-header", "header=", "--categories", error=FileError) as refused:
+    with refusal("ambiguous-header", "header=", "column=", error=FileError) as refused:
         opened(path, ANSWERS)
     assert "yes" not in str(refused.value).replace(str(path), "")
     assert codes(opened(path, ANSWERS, header=False), ANSWERS) == [0, 1]
@@ -96,13 +96,13 @@ def test_text_in_the_first_line_may_be_somebodys_label(tmp_path: Path) -> None:
 
 def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b\nyes,no\n")
-    with refusal("missing-argument", "'a', 'b'", "--categories", error=ParameterError):
+    with refusal("missing-argument", "'a', 'b'", "column=", error=ParameterError):
         opened(path, ANSWERS, header=True)
-    with refusal("unknown-column", "'c'", "--categories", error=FileError):
+    with refusal("unknown-column", "'c'", "column=", error=FileError):
         opened(path, ANSWERS, "c", header=True)
     with refusal("conflicting-arguments", "columns=", error=ParameterError):
         opened(path, ANSWERS, "a", columns=["b"])
-    with refusal("conflicting-arguments", "--categories", error=ParameterError):
+    with refusal("conflicting-arguments", "column=", error=ParameterError):
         opened(path, ANSWERS, "a", user_column="a")
 
 
@@ -199,9 +199,9 @@ def test_what_npy_files_cannot_hold(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 2), int))
     with refusal("wrong-shape", "(2, 2)", error=DataError):
         codes(opened(tmp_path / "x.npy", Categories(2)), Categories(2))
-    with refusal("impossible-combination", "--group-by", error=ParameterError):
+    with refusal("impossible-combination", "need columns", error=ParameterError):
         opened(tmp_path / "x.npy", GroupBy(2, 2))
-    with refusal("impossible-combination", "--categories", error=ParameterError):
+    with refusal("impossible-combination", "CSV", error=ParameterError):
         opened(tmp_path / "x.npy", Categories(2), "label")
 
 
@@ -286,7 +286,7 @@ def test_the_column_of_groups_holds_no_numbers(tmp_path: Path) -> None:
     path = written(tmp_path, "country,x,y\nDE,1,2\n")
     with refusal("conflicting-arguments", "'country'", error=ParameterError):
         opened(path, visits(), "country", columns=["country", "x"])
-    with refusal("missing-argument", "--group-by", error=ParameterError):
+    with refusal("missing-argument", "column=", error=ParameterError):
         opened(path, visits(), header=True)
     with refusal("no-columns", "'country'", error=FileError):
         opened(written(tmp_path, "country\nDE\n"), visits(), "country")
@@ -302,7 +302,7 @@ def test_numbers_in_bins_are_one_column(tmp_path: Path) -> None:
     path = written(tmp_path, "age,x\n17.5,1\n18,2\n65,3\n")
     assert codes(opened(path, domain, "age"), domain) == [0, 1, 1]
     check_shape(path, opened(path, domain, "age").shape, domain)
-    with refusal("wrong-shape", "--categories", error=DataError):
+    with refusal("wrong-shape", "column=", error=DataError):
         check_shape(path, opened(path, domain).shape, domain)
     with refusal("columns-mismatch", "'years'", error=DataError):
         opened(path, Categories(bins=[0, 1, 2], column="years"))

@@ -21,6 +21,9 @@ from shufflesum.errors import FileError, ParameterError, ShufflesumError
 DEPLOYED = {"auto_envvar_prefix": "SHUFFLESUM"}
 """Context settings of commands that run on servers: each option has an environment variable, SHUFFLESUM_OPTION."""
 
+COLUMN = "shufflesum.column"
+"""Where a command keeps the option that names the column of a plan's domain, as --categories."""
+
 _HIDDEN = "(hidden)"
 _SOURCES: dict[ParameterSource | None, str] = {
     ParameterSource.COMMANDLINE: "option",
@@ -105,11 +108,13 @@ def in_options(text: str) -> str:
     named; a word such as users, which is also plain English, stays.
     """
     context = click.get_current_context(silent=True)
-    params = [] if context is None else context.command.params
+    params, column = ([], None) if context is None else (context.command.params, context.meta.get(COLUMN))
     options = {option_name(each).replace("-", "_"): each for each in params if isinstance(each, click.Option)}
 
     def option(found: re.Match[str]) -> str:
         name, equals, value = found[1], found[2], (found[3] or "").strip("'\"")
+        if name == "column" and equals and column:
+            return f"{column} {value}".rstrip()
         if name not in options or not (equals or "_" in name):
             return found[0]
         if value == "False" and options[name].secondary_opts:

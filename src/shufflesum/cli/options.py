@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 
 import click
 
-from shufflesum.cli.commands import as_option, conflict
+from shufflesum.cli.commands import COLUMN, as_option, conflict
 from shufflesum.domains import DOMAINS, Arrays, Domain
 from shufflesum.domains.options import Option, read_words
 from shufflesum.errors import FileError, ParameterError
@@ -327,12 +327,13 @@ planned_column_options = _column_options(1)
 
 def column_for(domain: Domain, chosen: Chosen | None) -> str | None:
     """The name of the column of labels under a plan, if one was given; it must be what the plan is for."""
+    wanted = f"--{domain.kind}" if domain.column_layout.named else None
+    click.get_current_context().meta[COLUMN] = wanted  # what messages call column=
     if chosen is None:
         return None
-    option, wanted = f"--{chosen[0].kind}", domain.column_layout.option
-    if option != wanted:
+    if chosen[0] is not type(domain):
         remedy = "leave it out" if wanted is None else f"name the column with {wanted}"
-        raise conflict(f"{option} is not what the plan is for, {type(domain).__name__}; {remedy}")
+        raise conflict(f"--{chosen[0].kind} is not what the plan is for, {type(domain).__name__}; {remedy}")
     return chosen[1]
 
 

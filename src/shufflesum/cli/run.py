@@ -144,7 +144,8 @@ def run_command(
             estimate = tabled.aggregate_table(
                 file, table, lambda: reading.rows(table, plan.domain), plan, begin=begin, clip=clip, missing=missing
             )
-        names = table.names if len(plan.shape) == 1 and plan.domain.column_layout.option is None else None
+        layout = plan.domain.column_layout
+        names = table.names if len(plan.shape) == 1 and layout.numbers is not None and not layout.named else None
         found = results.answer(estimate)
         write(found, file.name, names)
     reading.note_detected(table, file, quiet=results.json)

@@ -61,14 +61,19 @@ class ColumnLayout:
     """Whether a column holds labels."""
     lists: bool = False
     """Whether each of its cells holds several."""
-    option: str | None = None
-    """The command line option that names the one column of labels, or of numbers in bins."""
+    single: bool = False
+    """Whether numbers are one column that is named as one of labels is, such as numbers in bins."""
     column: str | None = None
-    """What the plan calls that column."""
+    """What the plan calls the column of labels, or the single one of numbers."""
     gaps: tuple[str, ...] = LABEL_GAPS
     """What stands for a missing label in a file of text."""
     answers: tuple[AnswerColumn, ...] | None = None
     """The columns of a survey's questions; batches are tables with these columns then."""
+
+    @property
+    def named(self) -> bool:
+        """Whether `column=` names a column of it."""
+        return self.labels or self.single
 
     @property
     def grouped(self) -> bool:

@@ -157,8 +157,8 @@ class Categories(LabelDomain):
     def column_layout(self) -> ColumnLayout:
         """One column, of labels or of numbers in bins."""
         if self.bins is None:
-            return ColumnLayout(labels=True, option="--categories", column=self.column)
-        return ColumnLayout(numbers=(), option="--categories", column=self.column)
+            return ColumnLayout(labels=True, column=self.column)
+        return ColumnLayout(numbers=(), single=True, column=self.column)
 
     def coercion(self) -> InputCoercion:
         """Numbers are moved to the nearest bin, or into `other`; an unknown label only where there is `other`."""

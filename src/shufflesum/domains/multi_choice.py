@@ -143,7 +143,7 @@ class MultiChoice(LabelDomain):
     @property
     def column_layout(self) -> ColumnLayout:
         """One column, of lists of labels."""
-        return ColumnLayout(labels=True, lists=True, option="--multi-choice", column=self.column)
+        return ColumnLayout(labels=True, lists=True, column=self.column)
 
     def value_at(self, rows: Any, row: int) -> Any:
         """A user's labels, or true and false for each label."""

@@ -284,13 +284,13 @@ def _header_of_labels(path: PathOrUrl, first: Sequence[str], columns: ColumnLayo
     if column is not None and column in named:
         raise FileError(
             "unknown-column",
-            f"{path}: the first line names no column {column!r}; {columns.option} must be a name in it, or a "
+            f"{path}: the first line names no column {column!r}; column= must be a name in it, or a "
             "position with header=False",
         )
     raise FileError(
         "ambiguous-header",
         f"{path}: the first line is text, and it is not clear whether it is a header or somebody's label; say "
-        f"header=True or header=False, or name the column of labels: {columns.option} COLUMN",
+        f"header=True or header=False, or name the column of labels: column='NAME'",
     )
 
 

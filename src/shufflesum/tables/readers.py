@@ -69,16 +69,15 @@ def _refuse_meaningless(path: PathOrUrl, kind: str, options: ReadOptions) -> Non
     if (layout.grouped or layout.answers is not None) and kind not in columnar:
         raise ParameterError(
             "impossible-combination",
-            f"{path}: {layout.option} needs columns, which {kind} files have not: use CSV, Parquet or Arrow",
+            f"{path}: groups and answers need columns, which {kind} files have not: use CSV, Parquet or Arrow",
         )
     allowed: dict[str, Any] = dict.fromkeys(("header", "separator", "decimal", "encoding"), ("CSV", TEXT))
     allowed |= dict.fromkeys(("columns", "user_column", "column"), ("CSV, Parquet and Arrow", columnar))
     allowed["array"] = (".npz", (".npz",))
     for name, (formats, kinds) in allowed.items():
         if getattr(options, name) is not None and kind not in kinds:
-            option = layout.option if name == "column" else f"{name}="
             raise ParameterError(
-                "impossible-combination", f"{path}: {option} is for {formats} files; leave it out for {kind}"
+                "impossible-combination", f"{path}: {name}= is for {formats} files; leave it out for {kind}"
             )
 
 
@@ -154,11 +153,10 @@ def check_shape(where: str | os.PathLike[str] | Address, shape: tuple[int, ...],
         return
     entries = math.prod(wanted)
     if shape not in (wanted, (entries,)):
-        one_column = layout.option is not None and not layout.labels
         raise DataError(
             "wrong-shape",
             f"{where}: a row has shape {shape}, but the plan is for {wanted} ({entries} values); "
-            f"choose {layout.option if one_column else 'columns='}, or the right plan= or task=",
+            f"choose {'column=' if layout.single else 'columns='}, or the right plan= or task=",
         )
 
 

@@ -81,20 +81,18 @@ class ReadOptions:
     def for_domain(self, domain: Domain) -> Self:
         """What is read for a plan of this domain."""
         columns, column, layout = self.columns, self.column, domain.column_layout
-        if layout.option is None and column is not None:
-            raise ParameterError(
-                "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
-            )
         if layout.answers is not None:
             if columns is not None or column is not None:
                 raise ParameterError(
                     "conflicting-arguments", "columns of a survey have the names of its questions: leave out columns="
                 )
-        elif layout.option is not None and not layout.labels:
+        elif column is not None and not layout.named:
+            raise ParameterError(
+                "conflicting-arguments", f"the plan is for numbers, so no column holds labels: leave out {column!r}"
+            )
+        elif layout.single:
             if columns is not None:
-                raise ParameterError(
-                    "conflicting-arguments", f"the numbers in bins are one column: {layout.option} COLUMN"
-                )
+                raise ParameterError("conflicting-arguments", "the numbers in bins are one column: column='NAME'")
             columns, column = None if column is None else [column], None
             layout = replace(layout, names=None if layout.column is None else (layout.column,))
         listed = getattr(domain, "labels", None)
@@ -400,7 +398,7 @@ def choose_columns(where: str, available: Sequence[str] | int, options: ReadOpti
     if layout.labels and not layout.grouped:
         if columns is not None:
             raise ParameterError(
-                "conflicting-arguments", f"columns= is for numbers; name the column of labels with {layout.option}"
+                "conflicting-arguments", "columns= is for numbers; name the column of labels with column="
             )
         return ColumnChoice((), user, label)
     if columns is None and planned is not None and names is not None:
@@ -509,14 +507,14 @@ class _File:
 
 
 def _label_position(file: _File, layout: ColumnLayout, name: str | None, user: int | None) -> int:
-    where, names, option = file.where, file.names, str(layout.option)
+    where, names = file.where, file.names
     if layout.column is not None and names is not None:
         _refuse_others(where, [layout.column], names if name is None else [name])
         name = layout.column
     if name is not None:
-        position = file.find(name, f"{option} ")
+        position = file.find(name, "column=")
         if position == user:
-            raise ParameterError("conflicting-arguments", f"{option} names the user column {name!r}, which is not data")
+            raise ParameterError("conflicting-arguments", f"column= names the user column {name!r}, which is not data")
         return position
     others = [position for position in file.visible if position != user]
     if len(others) != 1 or layout.grouped:
@@ -524,7 +522,7 @@ def _label_position(file: _File, layout: ColumnLayout, name: str | None, user: i
             "missing-argument",
             f"{where}: has {len(others)} columns"
             + (f" ({_some(names)})" if names else "")
-            + f"; say which one holds the labels: {option} COLUMN",
+            + "; say which one holds the labels: column='NAME'",
         )
     return others[0]
 

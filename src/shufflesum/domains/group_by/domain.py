@@ -148,7 +148,7 @@ class GroupBy(Domain):
     def column_layout(self) -> ColumnLayout:
         """A column of groups, and columns of numbers beside it."""
         values = self.values
-        return ColumnLayout(values.shape, values.columns, labels=True, option="--group-by", column=self.column)
+        return ColumnLayout(values.shape, values.columns, labels=True, column=self.column)
 
     def names_in(self, rows: Any) -> tuple[str, ...] | None:
         """What the numbers are called."""

@@ -180,7 +180,7 @@ class OpenVocabulary(Domain):
     @property
     def column_layout(self) -> ColumnLayout:
         """One column, of words."""
-        return ColumnLayout(labels=True, option="--open-vocabulary", column=self.column)
+        return ColumnLayout(labels=True, column=self.column)
 
     def sampler(self, distribution: str, random: np.random.Generator) -> Callable[[int], list[str]]:
         """A thousand words."""

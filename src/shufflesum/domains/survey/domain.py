@@ -344,7 +344,7 @@ class Survey(Domain):
         )
         listed = [question.labels for _, question in self.questions if question.labels is not None]
         gaps = tuple(gap for gap in LABEL_GAPS if not any(labels.code(gap) >= 0 for labels in listed))
-        return ColumnLayout(option="--survey", answers=tuple(columns), gaps=gaps)
+        return ColumnLayout(answers=tuple(columns), gaps=gaps)
 
     def value_at(self, rows: Any, row: int) -> dict[str, Any]:
         """A user's answers by question."""

@@ -178,7 +178,7 @@ class UnlistedLabels(Domain):
     @property
     def column_layout(self) -> ColumnLayout:
         """One column, of labels or of lists of them."""
-        return ColumnLayout(labels=True, lists=self.max_items is not None, option="--discover", column=self.column)
+        return ColumnLayout(labels=True, lists=self.max_items is not None, column=self.column)
 
     def sampler(self, distribution: str, random: np.random.Generator) -> Callable[[int], list[Any]]:
         """A thousand labels, one for each user."""
