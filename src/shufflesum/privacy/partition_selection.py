@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from shufflesum._checks import check_number, check_size
 from shufflesum.errors import PrivacyError
@@ -90,6 +91,11 @@ def selection_noise(
     check_number("delta", delta)
     check_size("max_items", max_items, 1, MOST_ITEMS)
     check_size("rounds", rounds, 1, MOST_COMPOSITIONS)
+    return _searched(float(epsilon), float(delta), int(max_items), int(rounds))
+
+
+@lru_cache(maxsize=64)
+def _searched(epsilon: float, delta: float, max_items: int, rounds: int) -> tuple[NoiseDistribution, NoiseDistribution]:
     rest = least_noise(_REST_EPSILON * epsilon, _REST_DELTA * delta, changed_cells=1, rounds=rounds)
     left = (1.0 - _REST_EPSILON) * epsilon, (1.0 - _REST_DELTA) * delta
     first = least_noise(*left, changed_cells=2 * max_items, rounds=rounds)
