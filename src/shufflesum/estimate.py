@@ -47,6 +47,7 @@ Adjustment: TypeAlias = Literal["clipped", "midpoint", "dropped"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("clipped", "midpoint", "dropped")
 
 _SHOWN = 12  # rows in a notebook
+_MOST_LEADING = 40  # rows, where the first ones belong together
 _LEVEL = 0.95
 
 
@@ -109,6 +110,16 @@ class BaseEstimate(ABC):
     @property
     def beside(self) -> tuple[BaseEstimate, ...]:
         """Other estimates of the same table that people see with it; files of its numbers hold them as well."""
+        return ()
+
+    @property
+    def heading(self) -> str:
+        """What stands above it on a page that shows several; nothing where the page's title says it."""
+        return ""
+
+    @property
+    def details(self) -> tuple[BaseEstimate, ...]:
+        """Parts of it that a page shows as well, each with a picture of its own."""
         return ()
 
     @property
@@ -432,6 +443,8 @@ class EstimateTable:
     """Whether rows have places in an array of users' numbers; numbers of users never have."""
     crossed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The questions whose answers rows combine, each with its answers, where rows do; the last changes fastest."""
+    leading: int = 0
+    """How many rows, the first, people see where there is no room for all; 0 where they see the largest numbers."""
 
     def __len__(self) -> int:
         return len(self.value)
@@ -492,6 +505,8 @@ class EstimateTable:
         All of them, or the largest numbers of users, or evenly spaced values; of groups the largest, each with
         evenly spaced ones.
         """
+        if self.leading and len(self) > most:
+            return list(range(min(self.leading, max(most, _MOST_LEADING))))
         if self.of_users:
             return _largest(self.value, most)
         if not self.groups:
@@ -544,7 +559,7 @@ class EstimateTable:
             return ""
         entries = f"{self.entry[:-1]}ies" if self.entry.endswith("y") else f"{self.entry}s"
         if not self.groups:
-            how = "the largest counts" if self.of_users else "evenly spaced"
+            how = "the first" if self.leading else "the largest counts" if self.of_users else "evenly spaced"
             return f"{len(places)} of {len(self):,} {entries} are shown, {how}."
         groups = len({place // self.entries for place in places})
         each = len(places) // groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.stat_tests import FALSE_ALARM, mean_is
 import shufflesum as ss
 from shufflesum.domains.survey.estimate import Quantity
 from shufflesum.estimate import estimate_of
+from shufflesum.pages import report_page
 from shufflesum.randomness import SecureSource
 
 USERS = 4_000
@@ -270,6 +272,25 @@ def test_a_kept_estimate_answers_as_the_first_did(tmp_path: Path) -> None:
     assert set(table.columns["questions"]) == {" x ".join(names) for names in SURVEY.wanted}
     assert "country: DE" in str(found)
     assert "mean of income" in found.remarks()[0]
+
+
+def test_people_see_each_question_first_and_pairs_as_heat_maps() -> None:
+    found = estimate()
+    table = found.to_table()
+    places = table.some(12)
+    firsts = sum(len(question.answers) for _, question in SURVEY.questions)
+    assert places == list(range(firsts))
+    assert table.left_out(places) == f"{firsts} of {len(table)} answers are shown, the first."
+    assert [detail.questions for detail in found.details] == [names for names in SURVEY.wanted if len(names) == 2]
+    drawn = found["country", "age"].plot().chart.to_dict()
+    values = {(row["row"], row["column"]): row["value"] for row in next(iter(drawn["datasets"].values()))}
+    assert values["FR", "no answer"] == pytest.approx(found["country", "age"].counts[1, 3])
+    assert len(values) == 12
+    page = report_page([found], title="Ours", made=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "Users by country and age" in page
+    assert page.count("<figure") > len(found.details)
+    bars = found["age"].plot().chart.to_dict()
+    assert "no answer" in str(bars)
 
 
 def test_users_whose_reports_contradict_each_other_move_a_count_by_no_more_than_is_said() -> None:

@@ -257,13 +257,15 @@ def report_page(
         over_time=_over_time(estimates, level) if named and not nothing_drawn else None,
         results=[
             {
-                "heading": f"Round {estimate.round_number}, {counted(estimate.users, 'user')}" if named else "",
+                "heading": f"Round {estimate.round_number}, {counted(estimate.users, 'user')}"
+                if named
+                else shown.heading,
                 "broken": estimate.broken,
                 "picture": None if nothing_drawn or estimate is not newest else _picture(shown, level),
                 "table": html_table(estimate_table(shown, level)),
             }
             for estimate in reversed(estimates)
-            for shown in (estimate, *estimate.beside)
+            for shown in (estimate, *estimate.beside, *(estimate.details if estimate is newest else ()))
         ],
         level=percent(level),
         words=plan_words(plan, in_process=fresh_noise),

@@ -82,7 +82,7 @@ def _count_chart(table: EstimateTable, *, truth: ArrayLike | None = None, title:
     shown = table.some(MOST_NAMED)
     notes = [subtitle] if subtitle else []
     if len(shown) < len(table):
-        notes.append(f"{MOST_NAMED} of {len(table):,} labels are shown, those with the largest counts")
+        notes.append(table.left_out(shown).rstrip("."))
     if not shown:
         notes.append("nothing is listed")
     rows = [

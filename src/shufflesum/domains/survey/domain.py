@@ -23,6 +23,7 @@ from shufflesum.domains.survey.questions import (
     AnswerRows,
     Question,
     QuestionLike,
+    meant,
     missing_answer,
     questions_of,
     read_survey_file,
@@ -158,9 +159,7 @@ class Survey(Domain):
         """The question of this name."""
         found = self._by_name.get(name)
         if found is None:
-            raise ParameterError(
-                "unknown-choice", f"there is no question {shown(name)}; the survey has {', '.join(self.names)[:300]}"
-            )
+            raise ParameterError("unknown-choice", f"there is no question {shown(name)}; {meant(name, self.names)}")
         return found
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -21,6 +21,7 @@ from shufflesum._format import between, plus_minus
 from shufflesum.cautions import ShufflesumWarning, uninformative
 from shufflesum.domains.labels import Label
 from shufflesum.domains.survey.domain import AttributeCells, MarginalCells, Survey
+from shufflesum.domains.survey.questions import meant
 from shufflesum.encodings import Marginals
 from shufflesum.errors import ParameterError
 from shufflesum.estimate import BaseEstimate, EstimateTable, Floats, Linear, tail_of
@@ -29,6 +30,7 @@ from shufflesum.mechanisms.frequencies import CountNoise, quantile
 
 _SEEN = 0.99  # a ratio needs a number of users that is above 0 at this level
 _COLUMNS = ("name", "value", "std_error", "lower", "upper", "users", "notes", "share")  # of a table of counts
+_MOST_DETAILS = 10  # pictures on a page
 _DIGITS = 10  # of weights: those that differ by rounding alone are one, and have one law
 
 Filter: TypeAlias = Mapping[str, "Label | Sequence[Label]"]
@@ -47,7 +49,6 @@ class FittedTables:
     """The noisy counts of each table, without bias."""
     noise: CountNoise
     layout: LeastSquares
-    _reaches: dict[tuple[bytes, float, float], float] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def survey(self) -> Survey:
@@ -105,13 +106,9 @@ class FittedTables:
         return Quantity(self, coefficients, factor**2 * self._rounding(kept))
 
     def reach(self, weights: Floats, rounding: float, tail: float) -> float:
-        """How far a sum of cells, with these weights, is off with this probability at most; what was asked is kept."""
-        sizes = np.sort(np.abs(weights))
-        key = sizes.tobytes(), rounding, tail
-        if key not in self._reaches:
-            step = math.sqrt(rounding / self.users)
-            self._reaches[key] = float(self.noise.reach(sizes, rounding, step, tail))
-        return self._reaches[key]
+        """How far a sum of cells, with these weights, is off with this probability at most."""
+        sizes, many = np.unique(np.abs(weights), return_counts=True)
+        return _reach(cast("Any", self.noise), sizes.tobytes(), many.tobytes(), _upwards(rounding), self.users, tail)
 
     def require(self, attributes: Sequence[int]) -> None:
         """Refuse a marginal that does not follow from the tables."""
@@ -121,8 +118,8 @@ class FittedTables:
             names = ", ".join(repr(name) for name in dict.fromkeys(asked))
             raise ParameterError(
                 "impossible-combination",
-                f"how {names} go together was not collected: ask for fewer questions at once, or plan with marginals "
-                "that hold them together",
+                f"how {names} go together was not collected: ask for fewer questions at once, or plan the next "
+                f"collection with marginals=[({names}), ...]",
             )
 
     def _rounding(self, weights: Weights) -> float:
@@ -149,7 +146,22 @@ class FittedTables:
         return min(most, max(found.value + 3 * found.standard_error, 1.0))
 
 
-@dataclass(frozen=True, eq=False)
+@lru_cache(maxsize=4096)
+def _reach(noise: CountNoise, sizes: bytes, many: bytes, rounding: float, users: int, tail: float) -> float:
+    """Cells of one marginal are alike, and so are those of another estimate of the same plan."""
+    weights = np.repeat(np.frombuffer(sizes, np.float64), np.frombuffer(many, np.int64))
+    return float(noise.reach(weights, rounding, math.sqrt(rounding / users), tail))
+
+
+def _upwards(variance: float) -> float:
+    """The variance to two digits, rounded up."""
+    if variance <= 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(variance)) - 1)
+    return math.ceil(variance / unit) * unit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantity:
     """A number that follows from the tables, with its errors.
 
@@ -211,7 +223,12 @@ class Quantity:
 
     def __str__(self) -> str:
         low, high = self.interval()
+        if math.isnan(self.value):
+            return "too few users"
         return f"{plus_minus(self.value, max(high - self.value, self.value - low))} (95 % interval)"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __add__(self, other: Quantity | float) -> Quantity:
         if not isinstance(other, Quantity):
@@ -246,7 +263,7 @@ class Quantity:
         return Ratio.of(self, other) if isinstance(other, Quantity) else self * (1.0 / other)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ratio(Quantity):
     """One quantity over another, as a share or a mean; NaN, with an infinite interval, where the other may be 0.
 
@@ -306,6 +323,7 @@ class Respondents:
     fitted: FittedTables = field(repr=False)
     weights: Weights = field(default_factory=dict, repr=False)
     condition: str = ""
+    """What they answered, in words."""
 
     @property
     def survey(self) -> Survey:
@@ -426,7 +444,7 @@ class Respondents:
         if place < 0:
             raise ParameterError(
                 "unknown-choice",
-                f"{shown(answer)} is no answer to question {name!r}; there are {', '.join(question.answers)[:300]}",
+                f"{shown(answer)} is no answer to question {name!r}; {meant(answer, question.answers)}",
             )
         return place
 
@@ -440,6 +458,11 @@ class Answer(BaseEstimate):
     rows: Callable[[float], EstimateTable] = field(kw_only=True)
     asked: str = field(kw_only=True)
     """What was asked, as a title."""
+
+    @property
+    def heading(self) -> str:
+        """What was asked."""
+        return self.asked
 
     def remarks(self, level: float = 0.95) -> list[str]:
         """What was asked."""
@@ -482,6 +505,9 @@ class CrossTable(BaseEstimate):
 
     among: Respondents = field(kw_only=True)
     cells: MarginalCells = field(kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"CrossTable({' x '.join(self.questions)}{self.among.of_whom}, plan {self.plan.id[:12]})"
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -604,6 +630,11 @@ class CrossTable(BaseEstimate):
     def survey(self) -> Survey:
         """All questions."""
         return self.among.survey
+
+    @property
+    def heading(self) -> str:
+        """Which questions, and of whom."""
+        return f"Users by {' and '.join(self.questions)}{self.among.of_whom}"
 
     def remarks(self, level: float = 0.95) -> list[str]:
         """Who was asked about."""
@@ -750,6 +781,11 @@ class SurveyEstimate(BaseEstimate):
         return *self.plan.warnings, *uninformative(np.concatenate(shares), np.concatenate(errors))
 
     @property
+    def details(self) -> tuple[CrossTable, ...]:
+        """Counts by two questions, of the first pairs that were wanted."""
+        return tuple(self[names] for names in self.survey.wanted if len(names) == 2)[:_MOST_DETAILS]
+
+    @property
     def counts(self) -> Floats:
         """All wanted counts, marginal after marginal."""
         return np.concatenate([self[names].counts.ravel() for names in self.survey.wanted])
@@ -796,4 +832,5 @@ class SurveyEstimate(BaseEstimate):
             entry="answer",
             beside=("share", 100 / self.users, " %"),
             crossed=(),
+            leading=sum(table.counts.size for names, table in found if len(names) == 1),
         )

@@ -7,6 +7,7 @@ optional question out is an answer.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ NO_ANSWER = "no answer"
 DEFAULT_LEVELS = 4
 """Steps of the scale that numbers are rounded to; more bring more noise, fewer more rounding."""
 
+_WHOLE_LEVELS = 10  # up to so many whole numbers from bound to bound are the points themselves
+
 _MOST_LEVELS = 1000
 _MOST_QUESTIONS = 1000
 _BETWEEN = ";"
@@ -69,7 +72,8 @@ class Question:
     """One question: `labels` to choose from, `bins` that a number is counted in, or `bounds` of a number.
 
     With `multiple` any number of labels may be chosen, each of which is a question of its own to the guarantee. A
-    number with bounds is rounded at random to one of `levels` + 1 points from bound to bound, so that its mean stays.
+    number with bounds is rounded at random to one of `levels` + 1 points from bound to bound, so that its mean stays;
+    unless given, `levels` are 4, or as many as there are steps between whole bounds at most 10 apart.
     Where a question is `optional`, "no answer" is an answer. All of it is public: never chosen by looking at the data.
     """
 
@@ -115,10 +119,10 @@ class Question:
                 "conflicting-arguments", f"{NO_ANSWER!r} is one of the labels already; leave it out, or optional=True"
             )
         if bounds is not None:
-            levels = DEFAULT_LEVELS if levels is None else levels
-            check_size("levels", levels, 1, _MOST_LEVELS)
             numbers = Arrays((), bounds)
             bounds = float(numbers.lower[0]), float(numbers.upper[0])
+            levels = _default_levels(*bounds) if levels is None else levels
+            check_size("levels", levels, 1, _MOST_LEVELS)
         set_fields(
             self,
             labels=listed,
@@ -312,6 +316,20 @@ class Question:
             return cls(labels, **given)
         except ShufflesumError as error:
             raise ParameterError(error.problem, f"question {name!r}: {error}") from error
+
+
+def _default_levels(lower: float, upper: float) -> int:
+    """Whole numbers, of which there are few, stay what they are."""
+    whole = lower.is_integer() and upper.is_integer() and upper - lower <= _WHOLE_LEVELS
+    return int(upper - lower) if whole and upper - lower > 1 else DEFAULT_LEVELS
+
+
+def meant(given: object, known: Sequence[str]) -> str:
+    """What was meant, perhaps, as the end of a message; or else what there is."""
+    names = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(str(given).casefold(), names, n=1, cutoff=0.7)
+    asked = f"did you mean {names[near[0]]!r}? " if near else ""
+    return f"{asked}There are {', '.join(known)[:300]}"
 
 
 def questions_of(given: Mapping[str, QuestionLike]) -> dict[str, Question]:
