@@ -15,7 +15,7 @@ from tests.refusals import refusal
 from tests.stat_tests import FALSE_ALARM, mean_is
 
 import shufflesum as ss
-from shufflesum.domains.survey.estimate import Quantity
+from shufflesum.domains.survey.quantities import Quantity
 from shufflesum.estimate import estimate_of
 from shufflesum.pages import report_page
 from shufflesum.randomness import SecureSource

@@ -1,7 +1,7 @@
 """Everything about the domain `Survey`.
 
 `questions` has single questions, their answers and `survey.toml`; `domain` has the marginals that are wanted, and reads
-tables of answers; `estimate` answers with any count, share or mean that follows from what was collected.
+tables of answers; `quantities` has numbers with their joint errors, `estimate` what can be asked afterwards.
 """
 
 from shufflesum.domains.survey.domain import Survey
