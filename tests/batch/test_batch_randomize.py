@@ -370,7 +370,7 @@ def test_sealed_reports_go_all_the_way(tmp_path: Path, workers: int) -> None:
     counts, _ = count(shuffled, SECRET, workers=workers)
     np.testing.assert_array_equal(counts.table, table)
     assert counts.rejected == 0
-    with refusal("missing-argument", "--key", error=ParameterError):
+    with refusal("missing-argument", "key=", error=ParameterError):
         count(shuffled, SealedTarget(TASK))
     with refusal("key-mismatch", error=ParameterError):
         count(shuffled, replace(SECRET, private_key=X25519PrivateKey.generate()), workers=1)

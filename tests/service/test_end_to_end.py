@@ -108,7 +108,7 @@ def nothing_lost_nothing_twice(folder: Path, kills: int, store: str | None = Non
         sender = threading.Thread(target=trial.send)
         sender.start()
         try:
-            killed, deadline = 0, time.monotonic() + 60 + 10 * kills
+            killed, deadline = 0, time.monotonic() + 120 + 10 * kills
             while killed < kills or trial.faults < kills or not trial.rounds:
                 killed += trial.kill_some()
                 assert not trial.failures

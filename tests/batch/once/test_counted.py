@@ -190,7 +190,7 @@ def test_where_nothing_is_saved_no_file_is_made(tmp_path: Path) -> None:
 
 
 def test_another_plan_is_refused(saved: Path) -> None:
-    with refusal("plan-mismatch", "--state", error=ReportsError), Counted(saved, noiseless_plan(levels=9)):
+    with refusal("plan-mismatch", "state=", error=ReportsError), Counted(saved, noiseless_plan(levels=9)):
         pass
 
 
