@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shutil
@@ -19,7 +20,7 @@ from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.processes import ServerProcess
 from tests.service.proxy import LossyProxy
-from tests.service.servers import Deployment, fake_upload
+from tests.service.servers import Deployment, StandInAnalyzer, fake_upload
 
 import shufflesum as ss
 from shufflesum.errors import ParameterError, ReportsError
@@ -32,7 +33,7 @@ from shufflesum.privacy import NoiseDistribution
 from shufflesum.sealing import Opener
 from shufflesum.service.analyzer.server import check_serving
 from shufflesum.service.client import Client, fetch_estimate
-from shufflesum.service.shuffler.release import AnalyzerAddress
+from shufflesum.service.shuffler.release import AnalyzerAddress, Releaser
 from shufflesum.service.shuffler.server import ShufflerOptions
 from shufflesum.service.stores.store import ArrivingUpload, open_store
 from shufflesum.service.stores.tables import open_tables
@@ -241,3 +242,27 @@ def test_servers_do_not_start_without_their_keys(noise_by: Any, tmp_path: Path) 
     check_serving(task, Opener(keys, processes=1), "s" * 16, None, noise_key)
     with refusal("wrong-stage", error=ReportsError):
         task.open_reports(b"", 1, Opener(keys, processes=1))
+
+
+def test_a_releaser_without_a_noise_key_hands_over_nothing(tmp_path: Path) -> None:
+    deployment = NoisyDeployment(tmp_path, plan_of(1))
+    uploads = [fake_upload(deployment.task) for _ in HELD]
+
+    async def first_failure(releaser: Releaser) -> None:
+        running = asyncio.create_task(releaser.run())
+        await asyncio.wait_for(failed.wait(), 30)
+        running.cancel()
+
+    with (
+        StandInAnalyzer() as analyzer,
+        closing(open_store(f"sqlite:{tmp_path / 'shuffler.db'}", deployment.task)) as store,
+    ):
+        store.take([ArrivingUpload(1, upload.upload_id, upload.sealed) for upload in uploads])
+        failed = asyncio.Event()
+        address = AnalyzerAddress(analyzer.url, "s" * 16)
+        releaser = Releaser(
+            store, deployment.task, address, release_at=None, released=lambda _: None, failed=failed.set
+        )
+        asyncio.run(first_failure(releaser))
+        assert not analyzer.attempts
+        assert store.pending() is not None

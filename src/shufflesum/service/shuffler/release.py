@@ -221,7 +221,9 @@ class Releaser:
                 self._deleted_rest = True
 
     async def _deliver(self, batch: Batch) -> None:
-        if self._noise_key is not None and self._task.plan.positions is not None:
+        if self._task.plan.positions is not None:
+            if self._noise_key is None:  # never the truth alone
+                raise ReportsError("no-guarantee", "the plan's noise is the shuffler's, which has no noise key")
             await self._deliver_noisy(batch, self._noise_key)
             return
         reports = batch.users * self._task.plan.reports
