@@ -272,6 +272,16 @@ def test_the_planner_takes_the_tables_with_the_least_error() -> None:
     assert tables(2, 3) == 1
 
 
+def test_fewer_reports_are_fewer_tables_or_refused() -> None:
+    survey = ss.Survey({f"q{i}": ["a", "b", "c"] for i in range(5)})
+    asked: dict[str, Any] = {"users": 1000, "domain": survey, "epsilon": 1, "delta": 1e-6, "noise_by": "servers"}
+    assert ss.plan(**asked).reports == 10
+    assert ss.plan(**asked, max_reports=9).reports == 1  # all questions together
+    large = ss.Survey({f"q{i}": [f"a{j}" for j in range(20)] for i in range(5)})
+    with refusal("privacy-out-of-reach", "10 reports", error=ss.ShufflesumError):
+        ss.plan(**asked | {"domain": large}, max_reports=9)
+
+
 # ---- one user
 
 

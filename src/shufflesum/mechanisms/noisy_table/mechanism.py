@@ -8,7 +8,7 @@ by itself (docs/privacy-noise.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -172,8 +172,16 @@ class NoisyTable(Mechanism):
         """The least noise that is certified for the cells that a user can change."""
         if getattr(options, "digits", None) is not None:  # of the same family, for numbers
             raise ParameterError("impossible-combination", "digits are for numbers, not for labels; leave them out")
-        for layout in encoding.choices() if isinstance(encoding, Marginals) else (encoding,):
-            yield from cls._least_noise(layout, search)
+        if not isinstance(encoding, Marginals):
+            yield from cls._least_noise(encoding, search)
+            return
+        *others, smallest = sorted(encoding.choices(), key=lambda layout: -len(layout.table_sizes))
+        found = False
+        for layout in others:  # the one with the fewest reports says why none is possible
+            for candidate in cls._least_noise(layout, replace(search, only=False)):
+                found = True
+                yield candidate
+        yield from cls._least_noise(smallest, replace(search, only=search.only and not found))
 
     @classmethod
     def _least_noise(cls, encoding: Table, search: Search) -> Iterator[Candidate]:
