@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -61,8 +62,13 @@ QUICK_SECONDS = 5.0
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_at_work() -> Iterator[None]:
-    """A thread that a test leaves behind and that never waits slows down all tests after it, and fails none."""
+    """A thread that a test leaves behind and that never waits slows down all tests after it, and fails none.
+
+    Looked at where many tests run, in several processes: a mutant must be found by the tests themselves.
+    """
     yield
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
     start, spent = time.monotonic(), time.process_time()
     time.sleep(0.5)
     busy = (time.process_time() - spent) / (time.monotonic() - start)
