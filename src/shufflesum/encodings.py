@@ -590,3 +590,27 @@ class UnlistedCells(Encoding):
         """As many cells lose the user as gain one, and the cell of the rest changes by one."""
         labels = ChangedCells(MOST_CELLS, 2 * self.max_true, paired=True)
         return Sensitivity((labels, ChangedCells(1, 1, paired=False)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residues(Encoding):
+    """One integer for each coordinate, which are summed.
+
+    `scale` has the bounds of numbers; where it is None, the vector of all coordinates is no longer than
+    `clipping_norm`. `mixes` says that entries of the user's array are sums over several coordinates.
+    """
+
+    dimension: int
+    scale: Scale | None = None
+    clipping_norm: float | None = None
+    mixes: bool = False
+
+    def positions(self) -> Positions:
+        """One for each coordinate."""
+        return Positions.of(np.ones(self.dimension), blank=False, changed=(self.dimension,))
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Every coordinate may change."""
+        changed = ChangedCells(self.dimension, self.dimension, paired=False)
+        return Sensitivity((changed,), l2_bounded=self.clipping_norm is not None)

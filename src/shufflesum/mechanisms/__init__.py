@@ -15,6 +15,7 @@ from shufflesum.errors import PlanError
 from shufflesum.mechanisms.mechanism import Mechanism
 from shufflesum.mechanisms.noisy_counts import NoisyCounts
 from shufflesum.mechanisms.noisy_slots import NoisySlots
+from shufflesum.mechanisms.noisy_sums import NoisySums
 from shufflesum.mechanisms.noisy_table import NoisyTable
 from shufflesum.mechanisms.one_bit import OneBit
 from shufflesum.mechanisms.partition_selection import PartitionSelection
@@ -24,6 +25,7 @@ __all__ = [
     "MECHANISMS",
     "NoisyCounts",
     "NoisySlots",
+    "NoisySums",
     "NoisyTable",
     "OneBit",
     "PartitionSelection",
@@ -43,7 +45,7 @@ def register(mechanism: type[Mechanism]) -> type[Mechanism]:
     return mechanism
 
 
-for _mechanism in (NoisyTable, NoisyCounts, NoisySlots, RandomizedResponse, OneBit, PartitionSelection):
+for _mechanism in (NoisySums, NoisyTable, NoisyCounts, NoisySlots, RandomizedResponse, OneBit, PartitionSelection):
     register(_mechanism)
 
 

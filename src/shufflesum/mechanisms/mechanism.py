@@ -107,6 +107,24 @@ class Means(Protocol):
         """The sum of weights times means, with what their errors have to do with each other."""
 
 
+class VectorMeans(Means, Protocol):
+    """The same of vectors of a bounded norm, in units of the clipping norm; errors are alike in all directions."""
+
+    @property
+    def noise(self) -> float:
+        """The variance of an entry."""
+
+    @property
+    def bias(self) -> float:
+        """What is biased adds so much to the squared error of all entries together, at most."""
+
+    def deviation(self, target: Target) -> float:
+        """The standard error in any direction of length 1."""
+
+    def reach(self, tail: float, target: Target) -> float:
+        """How far an entry is off with probability `tail` at most, on either side."""
+
+
 class GroupSums(Protocol):
     """A table of counts, decoded: users and sums of each of G groups, values as fractions of the width of bounds."""
 

@@ -25,7 +25,7 @@ from shufflesum.domains.structure import (
     structure_of,
     users_rows,
 )
-from shufflesum.encodings import Encoding, Levels, MultiHot, Values
+from shufflesum.encodings import Encoding, Levels, MultiHot, Residues, Values
 from shufflesum.errors import DataError, ParameterError, PlanError
 
 
@@ -262,9 +262,13 @@ class Arrays(ArrayDomain):
         return sample
 
     def encodings(self) -> tuple[Encoding, ...]:
-        """Values in levels, for randomized response; their binary digits, for noisy counts."""
+        """Values in levels, for randomized response; their digits, for noisy counts; integers, for noisy sums."""
         mixes = self.structure.mixes
-        return (Levels(self.dimension, scale=self, mixes=mixes), MultiHot(self.dimension, scale=self, mixes=mixes))
+        return (
+            Levels(self.dimension, scale=self, mixes=mixes),
+            MultiHot(self.dimension, scale=self, mixes=mixes),
+            Residues(self.dimension, scale=self, mixes=mixes),
+        )
 
     def example(self, *, cells: Any = (), values: Any = None) -> NDArray[np.float64]:
         """The array with these coordinates."""

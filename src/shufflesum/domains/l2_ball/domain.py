@@ -30,7 +30,7 @@ from shufflesum.domains.base import (
 from shufflesum.domains.l2_ball.layers import SEED_BYTES, Layers, Update, as_numpy, padded_size, signs
 from shufflesum.domains.options import Option, read_array
 from shufflesum.domains.structure import LEFT_OUT, ROUNDING, Floats, Rows, check_stack, real_array, users_rows
-from shufflesum.encodings import Encoding, SignBits, Values
+from shufflesum.encodings import Encoding, Residues, SignBits, Values
 from shufflesum.errors import DataError, ParameterError
 from shufflesum.privacy.engine.gaussian import curator_error
 
@@ -295,8 +295,11 @@ class L2Ball(ArrayDomain):
         return cls(numbers.shape, given["clipping_norm"], read_array(given["center"]) if "center" in given else None)
 
     def encodings(self) -> tuple[Encoding, ...]:
-        """Bits of the rotated coordinates."""
-        return (SignBits(self.dimension, self.padded, self.clipping_norm, self.signs),)
+        """Bits of the rotated coordinates, or integers."""
+        return (
+            SignBits(self.dimension, self.padded, self.clipping_norm, self.signs),
+            Residues(self.dimension, clipping_norm=self.clipping_norm),
+        )
 
     trivial_guess: ClassVar[str] = "the centre"
 

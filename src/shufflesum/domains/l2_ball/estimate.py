@@ -14,8 +14,7 @@ from shufflesum.cautions import ShufflesumWarning, uninformative
 from shufflesum.domains.l2_ball.domain import L2Ball
 from shufflesum.domains.structure import weights_of
 from shufflesum.estimate import Floats, Linear, MeanEstimate, tail_of
-from shufflesum.mechanisms.mechanism import Target
-from shufflesum.mechanisms.one_bit.mechanism import OneBitMeans
+from shufflesum.mechanisms.mechanism import Target, VectorMeans
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -39,18 +38,18 @@ class L2BallEstimate(MeanEstimate):
     @property
     def report_counts(self) -> NDArray[np.int64]:
         """Accepted reports: every entry is in all of them."""
-        return self._bits.report_counts.reshape(self.plan.shape)
+        return self._vectors.report_counts.reshape(self.plan.shape)
 
     @property
     def warnings(self) -> tuple[ShufflesumWarning, ...]:
         """What deserves a second look: of the plan, and of entries that say nothing."""
-        bits = self._bits
+        found = self._vectors
         # entries lie between minus and plus the clipping norm
-        return *self.plan.warnings, *uninformative((bits.mean + 1) / 2, np.sqrt(bits.variance("users")) / 2)
+        return *self.plan.warnings, *uninformative((found.mean + 1) / 2, np.sqrt(found.variance("users")) / 2)
 
     def standard_error_of(self, target: Target) -> Floats:
         """The standard error of the mean, for these users or for the population they were drawn from."""
-        return np.full(self.plan.shape, self._ball.clipping_norm * self._bits.deviation(target))
+        return np.full(self.plan.shape, self._ball.clipping_norm * self._vectors.deviation(target))
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "users"
@@ -61,7 +60,7 @@ class L2BallEstimate(MeanEstimate):
         for users who differ by as much as the ball has room for in each entry.
         """
         tail = tail_of(level, self._ball.dimension if simultaneous else 1)
-        reach, mean = self._ball.clipping_norm * self._bits.reach(tail, target), self.mean
+        reach, mean = self._ball.clipping_norm * self._vectors.reach(tail, target), self.mean
         return mean - reach, mean + reach
 
     def linear(self, weights: Any, *, level: float = 0.95, target: Target = "users") -> Linear:
@@ -74,7 +73,7 @@ class L2BallEstimate(MeanEstimate):
             weights = ball.structure.flatten(weights, "weights")
         values = weights_of(weights, (ball.dimension,))
         offset = 0.0 if ball.center is None else float(values @ ball.center)
-        return Linear.of(self._bits.combine(ball.clipping_norm * values, tail_of(level), target), level, offset)
+        return Linear.of(self._vectors.combine(ball.clipping_norm * values, tail_of(level), target), level, offset)
 
     def error_norm(self, level: float = 0.95) -> float:
         """A bound on the norm of the mean's error, for these users, that holds with at least this probability.
@@ -84,9 +83,9 @@ class L2BallEstimate(MeanEstimate):
         2000, lemma 1). Clipping adds its bias, at the worst.
         """
         x = -math.log(2 * tail_of(level))
-        size, bits = self._ball.dimension, self._bits
-        noise = math.sqrt(bits.noise * (size + 2 * math.sqrt(size * x) + 2 * x))
-        return self._ball.clipping_norm * (noise + math.sqrt(bits.bias))
+        size, found = self._ball.dimension, self._vectors
+        noise = math.sqrt(found.noise * (size + 2 * math.sqrt(size * x) + 2 * x))
+        return self._ball.clipping_norm * (noise + math.sqrt(found.bias))
 
     def _names(self, places: Sequence[int]) -> list[str]:
         return self._ball.structure.names_of(places)
@@ -94,7 +93,7 @@ class L2BallEstimate(MeanEstimate):
     @property
     def _vector(self) -> Floats:
         ball = self._ball
-        mean = ball.clipping_norm * self._bits.mean
+        mean = ball.clipping_norm * self._vectors.mean
         return mean if ball.center is None else mean + ball.center
 
     @property
@@ -102,5 +101,5 @@ class L2BallEstimate(MeanEstimate):
         return cast("L2Ball", self.plan.domain)
 
     @property
-    def _bits(self) -> OneBitMeans:
-        return cast("OneBitMeans", self._means)
+    def _vectors(self) -> VectorMeans:
+        return cast("VectorMeans", self._means)
