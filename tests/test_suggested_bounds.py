@@ -129,7 +129,7 @@ def test_the_main_plan_has_the_bounds_and_nearly_all_of_epsilon() -> None:
     assert isinstance(main.domain, Arrays)
     assert np.array_equal(main.domain.lower, found.bounds[0])
     assert np.array_equal(main.domain.upper, found.bounds[1])
-    assert 0.9 < main.epsilon < 1
+    assert 0.79 < main.epsilon < 1  # of two kinds of discrete Laplace noise losses simply add up
     assert math.fsum([found.estimate.plan.delta, main.delta]) <= 1e-6
     main.verify()
     estimate = aggregate_batches([values], main, clip=True)

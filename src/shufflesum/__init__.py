@@ -30,7 +30,15 @@ from shufflesum.domains.survey.estimate import SurveyEstimate
 from shufflesum.domains.unlisted_labels.estimate import DiscoveryEstimate
 from shufflesum.errors import ShufflesumError
 from shufflesum.estimate import BaseEstimate, EstimateTable
-from shufflesum.mechanisms import NoisyCounts, NoisySlots, NoisyTable, OneBit, PartitionSelection, RandomizedResponse
+from shufflesum.mechanisms import (
+    NoisyCounts,
+    NoisySlots,
+    NoisySums,
+    NoisyTable,
+    OneBit,
+    PartitionSelection,
+    RandomizedResponse,
+)
 from shufflesum.moments import Moments, moments
 from shufflesum.planning import plan
 from shufflesum.plans import Plan
@@ -62,6 +70,7 @@ __all__ = [
     "NoiseDistribution",
     "NoisyCounts",
     "NoisySlots",
+    "NoisySums",
     "NoisyTable",
     "OneBit",
     "OpenVocabulary",

@@ -695,10 +695,7 @@ def _estimate(plan: Plan, content: dict[str, Any]) -> BaseEstimate:
 
 def _check_noisy(plan: Plan, users: int, rejected: int, table: NDArray[np.int64]) -> None:
     """Refuse a table that users and draws cannot have made."""
-    positions = plan.positions
-    assert positions is not None
-    draws = 2 if plan.noise_by == "servers" else 1
-    most = draws * plan.mechanism.most_drawn(plan.encoding) + users * np.repeat(positions.reports, positions.sizes)
+    most = plan.mechanism.most_counted(plan.encoding, users) if users >= 1 else 0
     if users < 1 or rejected or (table > most).any():
         raise ValueError(f"counts that {users} users and the noise of the plan cannot have made")
 

@@ -262,7 +262,7 @@ def test_a_changed_byte_is_refused(tmp_path: Path) -> None:
 CHANGES: dict[str, tuple[Any, str]] = {
     "a better guarantee": (lambda file: file["plan"]["guarantee"].update(epsilon=0.5), "changed-afterwards"),
     "a round too many": (lambda file: file.update(round=2), "out-of-range"),
-    "fewer users than the plan releases": (lambda file: file.update(users=2999), "changed-afterwards"),
+    "no users": (lambda file: file.update(users=0), "changed-afterwards"),
     "half a user": (lambda file: file.update(users=3000.5), "changed-afterwards"),
     "less than no reports rejected": (lambda file: file.update(rejected_reports=-1), "changed-afterwards"),
     "more reports than users send": (lambda file: file.update(rejected_reports=10**9), "changed-afterwards"),

@@ -14,6 +14,7 @@ from shufflesum.domains import Arrays, Categories, Domain, L2Ball, MultiChoice
 from shufflesum.mechanisms import (
     NoisyCounts,
     NoisySlots,
+    NoisySums,
     NoisyTable,
     OneBit,
     PartitionSelection,
@@ -51,10 +52,11 @@ SOME: dict[str, Mechanism] = {
     "noisy-counts": NoisyCounts(3, (40, 20, 10), (1 / 16, 1 / 16, 3 / 64), 60),
     "noisy-slots": NoisySlots(3, 0.25),
     "noisy-table": NoisyTable("shuffler", (), (NoiseDistribution(1.0, 2.0, 29),)),
+    "noisy-sums": NoisySums("curator", 1 << 10, 1 << 7, (NoiseDistribution(1.0, 8.0, 124),), 1),
     "one-bit": OneBit(8, 0.5, 2.0),
     "partition-selection": PartitionSelection(NoiseDistribution(1.0, 2.5, 29), NoiseDistribution(1.5, 10.0, 90)),
 }
-SENDING = SOME.keys() - {"partition-selection"}
+SENDING = SOME.keys() - {"partition-selection", "noisy-sums"}
 """Those under which reports are sent, or counted as if they were."""
 
 PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
@@ -92,6 +94,14 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
             ),
             min_size=1,
         ).map(tuple),
+    ),
+    "noisy-sums": st.builds(
+        NoisySums,
+        noise_by=st.just("curator"),
+        levels=st.integers(5, 32).map(lambda bits: 1 << bits),
+        step=st.integers(0, 5).map(lambda bits: 1 << bits),
+        noise=st.tuples(st.builds(NoiseDistribution, st.floats(1.0, 2.0), st.floats(1.0, 10.0), st.integers(1, 8))),
+        stride=st.just(1),
     ),
     "one-bit": st.builds(
         OneBit,

@@ -210,6 +210,13 @@ class Mechanism(ABC):
         """The largest that each cell's draw can be."""
         raise ParameterError("impossible-combination", f"under mechanism {self.kind!r} users draw the noise")
 
+    def most_counted(self, encoding: Any, users: int) -> CountTable:
+        """The largest that so many users and all draws can make of each cell."""
+        positions = self.positions(encoding)
+        assert positions is not None, "users draw the noise"
+        draws = 2 if self.noise_by == "servers" else 1
+        return draws * self.most_drawn(encoding) + users * np.repeat(positions.reports, positions.sizes)
+
     @abstractmethod
     def cells(self, encoding: Any) -> int:
         """How many different reports there are, blanks not counted."""

@@ -125,6 +125,10 @@ class NoisySums(Mechanism):
         """The largest that each coordinate's noise can be."""
         return np.full(encoding.dimension, round(2 * self.noise_mean), dtype=np.int64)
 
+    def most_counted(self, encoding: Residues, users: int) -> CountTable:
+        """The largest that so many users and the noise can make of each sum."""
+        return self.most_drawn(encoding) + min(users, self.max_users(encoding)) * self.most_of_user(encoding)
+
     def max_users(self, encoding: Residues) -> int:
         """So many users' sums are exact, noise and all."""
         return int(_MOST_SUM - 2 * self.noise_mean) // self.most_of_user(encoding)
