@@ -37,6 +37,7 @@ def plans() -> tuple[Plan, ...]:
         {"domain": ss.Survey({"a": ["x", "y"], "b": [True, False]}), "epsilon": 0.55, "noise_by": "servers"},
         {"domain": ss.UnlistedLabels(), "epsilon": 0.15, "noise_by": "curator"},
         {"domain": ss.Categories(3), "epsilon": 0.2, "noise_by": "curator"},
+        {"shape": 2, "epsilon": 0.3, "noise_by": "curator"},
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ss.ShufflesumWarning)  # some are too noisy to be of use

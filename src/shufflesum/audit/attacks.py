@@ -45,9 +45,9 @@ from numpy.typing import NDArray
 from shufflesum._checks import check_number, check_size
 from shufflesum._format import downwards, upwards
 from shufflesum.audit.findings import Judged, Tested, chances, judged
-from shufflesum.audit.paths import LIGHT, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
+from shufflesum.audit.paths import LIGHT, ONE_PROCESS, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
 from shufflesum.errors import PrivacyError
-from shufflesum.mechanisms.auditing import Attack
+from shufflesum.mechanisms.auditing import Attack, DrawnNoise
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
@@ -56,6 +56,7 @@ _PATH_REPORTS = 4_000_000  # of which single users, neighbours and batches are l
 _RARE_REPORTS = 1_000_000_000  # among which one user in a thousand is looked for, unless samples say how many
 _ONE_ROW_REPORTS = 0.1  # of as many, where each user is a call
 _REPORTS_PART, _STRUCTURE_PART, _PATHS_PART, _BATCHES_PART = 0.35, 0.45, 0.8, 0.9  # of the time, until each has it
+_DRAWS, _USERS_DRAWN = 400_000, 8  # of noise that one process draws, and in how large batches beside those of one
 _ONE_ROW_TIME, _CURATOR_TIME = 0.3, 0.05  # of the time, of paths beside many rows
 
 
@@ -150,6 +151,9 @@ def audit(
     count = partial(_tallied, plan) if client is None else partial(_counted, plan, client)
     deadline = _Deadline(seconds, progress)
     chance_of_error = (1 - confidence) / 3
+    drawn = plan.mechanism.drawn_noise(plan.encoding, plan.domain) if client is None else None
+    if drawn is not None:
+        return _audit_drawn(plan, drawn, samples or _DRAWS, trials, confidence, deadline)
 
     def sample_table(row: Any) -> NDArray[np.int64]:
         return Crowd(plan, row).report(count).counts.table
@@ -176,6 +180,43 @@ def audit(
         lower_bound_known=attack.lower_bound_known,
         tested=tested,
         paths=tuple(seen.drawn),
+    )
+
+
+def _audit_drawn(
+    plan: Plan, drawn: DrawnNoise, samples: int, trials: int, confidence: float, deadline: _Deadline
+) -> AuditResult:
+    """Where one process draws the noise of each cell once: it must follow its distribution, in every batch anew.
+
+    Batches are of one user and of several. What tells batches of one user apart proves an epsilon.
+    """
+    chance_of_error = (1 - confidence) / 3
+    sizes, done, users = (1, _USERS_DRAWN), 0, 0
+    cases = [(size, *row) for size in sizes for row in drawn.rows]
+    noise: list[list[NDArray[np.int64]]] = [[] for _ in cases]
+    while done < samples and not (done and deadline.over(_PATHS_PART, done / samples)):
+        for found, (size, row, true) in zip(noise, cases, strict=True):
+            found.append(_tallied(plan, plan.domain.repeated(row, size)).table - size * true)
+            done, users = done + plan.cells, users + size
+    kinds = [("noise of cells", drawn.counts(ONE_PROCESS, np.stack(found))) for found in noise if len(found) > 1]
+    kinds.append(("noise of cells", drawn.counts(ONE_PROCESS, np.concatenate(noise))))
+    scores: tuple[list[float], list[float]] = ([], [])
+    for trial in range(trials):
+        if deadline.over(_BATCHES_PART, _PATHS_PART + (_BATCHES_PART - _PATHS_PART) * trial / trials):
+            break
+        row = drawn.rows[trial % 2][0]
+        scores[trial % 2].append(drawn.score(_tallied(plan, plan.domain.repeated(row, 1)).table))
+    verdict = judged(kinds, chance_of_error)
+    return AuditResult(
+        plan=plan,
+        confidence=confidence,
+        epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
+        report_attack=ReportAttack(0, 1.0, 0.0),
+        batch_attack=_told_apart(plan, scores, chance_of_error),
+        findings=verdict.findings,
+        lower_bound_known=True,
+        tested=verdict.tested,
+        paths=(Drawn(ONE_PROCESS, users, len(drawn.rows), None),),
     )
 
 
@@ -280,6 +321,11 @@ def _attack_batches(
             scores[trial % 2].append(attack.score(counts.table))
             continue
         break
+    return _told_apart(plan, scores, chance_of_error)
+
+
+def _told_apart(plan: Plan, scores: tuple[list[float], list[float]], chance_of_error: float) -> BatchAttack:
+    """What a threshold that is chosen among half of the batches proves with the other half."""
     batches, half = len(scores[0]) + len(scores[1]), len(scores[1]) // 2
     if half == 0:
         return BatchAttack(batches, 0.0)

@@ -170,6 +170,24 @@ class Attack(ABC):
         return max(self.guarantee.delta, LEAST_DELTA)
 
 
+@dataclass(frozen=True)
+class DrawnNoise(ABC):
+    """What an audit looks at where one process draws the noise of each cell once: tables of known users."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> tuple[tuple[Any, CountTable], ...]:
+        """Rows, and what one user who holds them adds to each cell."""
+
+    @abstractmethod
+    def counts(self, name: str, noise: CountTable) -> list[ExpectedCounts]:
+        """What the plan prescribes for the noise of several batches, (batches, cells)."""
+
+    @abstractmethod
+    def score(self, table: CountTable) -> float:
+        """How much likelier a batch of one user is with the second row than with the first: any number that rises."""
+
+
 # ---- which rows and cells are looked at ------------------------------------------------------------------------------
 
 BETWEEN, SINGLE = "values between levels", "a single entry"

@@ -22,7 +22,7 @@ from shufflesum.privacy import Guarantee, PrivacyAccountant
 from shufflesum.randomness import RandomSource
 
 if TYPE_CHECKING:
-    from shufflesum.mechanisms.auditing import Attack, Held
+    from shufflesum.mechanisms.auditing import Attack, DrawnNoise, Held
 
 Floats = NDArray[np.float64]
 CountTable = NDArray[np.int64]
@@ -274,6 +274,10 @@ class Mechanism(ABC):
         self, encoding: Any, held: Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
     ) -> Attack:
         """What an audit attacks; `sample_table` gives the table of a small crowd that holds a given row."""
+
+    def drawn_noise(self, encoding: Any, held: Held) -> DrawnNoise | None:
+        """What an audit looks at where one process draws the noise; None where it attacks reports instead."""
+        return None
 
     # ---- planning
 

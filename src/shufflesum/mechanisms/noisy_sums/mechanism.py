@@ -31,6 +31,7 @@ from shufflesum.mechanisms.mechanism import (
     Search,
     Target,
 )
+from shufflesum.mechanisms.noisy_sums.attack import NoisySumsDraws
 from shufflesum.mechanisms.noisy_sums.randomize import NoisySumsTally, drawn
 from shufflesum.mechanisms.noisy_table.noise import Draws, weighted_reach
 from shufflesum.privacy import (
@@ -232,6 +233,10 @@ class NoisySums(Mechanism):
         raise ParameterError(
             "impossible-combination", "an audit looks at reports, but under noisy sums one process holds all rows"
         )
+
+    def drawn_noise(self, encoding: Residues, held: auditing.Held) -> NoisySumsDraws:
+        """Sums of users of whom all is known."""
+        return NoisySumsDraws(self, encoding, held)
 
     @classmethod
     def candidates(cls, encoding: Residues, search: Search, options: Any = None) -> Iterator[Candidate]:
