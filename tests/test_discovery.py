@@ -290,6 +290,7 @@ def test_what_is_no_label_is_refused_with_its_row() -> None:
         ({"epsilon": 1e-5, "delta": 1e-6}, "privacy-out-of-reach"),
         ({"epsilon": 1.0, "plan": tiny_plan(2, None)}, "conflicting-arguments"),
         ({"ignore_case": True, "plan": tiny_plan(2, None)}, "conflicting-arguments"),
+        ({"normalization": "NFKC", "plan": tiny_plan(2, None)}, "conflicting-arguments"),
         ({"plan": tiny_plan(2, None), "round_number": 2}, "out-of-range"),
         ({"plan": tiny_plan(5, None)}, "too-few-users"),
     ],

@@ -118,7 +118,18 @@ def test_the_estimate_says_counts_rest_and_what_was_done(found: DiscoveryEstimat
     said = " ".join(found.remarks())
     assert "of 2,000 users hold a label that is not listed" in said
     assert f"at least {found.threshold}" in said
+    assert "drawn at random" not in said
+    several = ss.discover([["a", "b", "c"]] * 200, 1.0, 1e-6, max_items=2)
+    assert "at most 2 labels count, drawn at random" in " ".join(several.remarks())
     assert found.top(2).labels == ("often", "seldom")
+
+
+def test_levels_are_of_each_label_or_of_all_together(found: DiscoveryEstimate) -> None:
+    for simultaneous, together in ((False, 1), (True, len(found.labels))):
+        ends = found.count_interval(0.9, simultaneous=simultaneous)
+        wanted = found.mechanism.label_interval(found.table[:-1], 0.05 / together, USERS)
+        np.testing.assert_array_equal(ends, wanted)
+    assert found.not_listed(0.9)[1:] == found.mechanism.rest_interval(int(found.table[-1]), 0.05, USERS)
 
 
 def test_the_statement_says_that_delta_covers_labels_of_one_user(found: DiscoveryEstimate) -> None:
