@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from click.testing import CliRunner
 from tests.forked_processes import wait_until
 from tests.refusals import refusal
 from tests.service.proxy import LossyProxy
 from tests.service.test_noise_by_servers import NoisyDeployment
 
 import shufflesum as ss
+from shufflesum.cli import _group
 from shufflesum.encodings import AttributeValues
 from shufflesum.errors import DataError
 from shufflesum.mechanisms import NoisyTable
@@ -59,6 +61,12 @@ def test_a_survey_is_collected_by_servers_and_asked_afterwards(tmp_path: Path) -
         told = found.users * found.plan.mechanism.decode(plan.encoding, found.table, found.users).mean
         np.testing.assert_allclose(told, true + noise)
         assert found["country", "age"].counts.shape == (3, 4)
+        kept = ("--keep", str(tmp_path / "estimate.json"))
+        asked = ["estimate", "--task", str(deployment.task_file), analyzer.url, *kept]
+        called = CliRunner().invoke(_group, asked)
+        assert called.exit_code == 0, (called.output, called.exception)
+        again: Any = ss.BaseEstimate.load(tmp_path / "estimate.json")
+        np.testing.assert_array_equal(again["country"].counts, found["country"].counts)
 
 
 class _NoCoins:

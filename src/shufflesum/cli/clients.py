@@ -310,6 +310,7 @@ _PROMPT = "any words can be counted now, as often as you like: give --candidates
     ),
     click.option("--plot", type=PATH, help=f"Draw it, several rounds over time: {', '.join(DRAWABLE)}."),
     printed.report_option,
+    printed.keep_option,
     printed.top_option,
 )
 @click.option("--round", type=int, metavar="R", help="Ask for this round alone.  [all released]")
@@ -343,7 +344,7 @@ def estimate_command(
     results.check_plan(task.plan)
     with (outputs := printed.Outputs()):
         staged, staged_plot = outputs.file(results.output, *WRITABLE), outputs.chart(results.plot)
-        staged_report = outputs.page(results.report)
+        staged_report, staged_keep = outputs.page(results.report), outputs.file(results.keep, ".json")
         document = service.fetch_estimate(task, url, round_number=round, wait=wait, **web)
         estimates = [results.answer(estimate) for estimate in service.estimates_in(task, document).values()]
         for found, estimate in zip(document["rounds"], estimates, strict=True):
@@ -355,6 +356,8 @@ def estimate_command(
             outputs.write(staged, text + "\n")
         elif staged:
             write_estimate(staged, estimates[-1], _LEVEL)
+        if staged_keep:
+            estimates[-1].save(staged_keep)
         if staged_plot:
             save_chart(_chart(task, estimates, level), staged_plot)
         if staged_report:

@@ -234,6 +234,7 @@ _Names = tuple[str, ...] | None
 report_option = click.option(
     "--report", type=PATH, help="Write one page with question, guarantee, result, statement and this command (.html)."
 )
+keep_option = click.option("--keep", type=PATH, help="Keep the whole estimate, for shufflesum ask (.json).")
 top_option = click.option(
     "--top", type=click.IntRange(1), metavar="N", help="Show the N most frequent labels or words."
 )
@@ -378,7 +379,7 @@ result_options = option_group(
     ),
     click.option("--plot", type=PATH, help=f"Draw it, with --bins and --quantiles the bins: {', '.join(DRAWABLE)}."),
     report_option,
-    click.option("--keep", type=PATH, help="Keep the whole estimate, for shufflesum ask (.json)."),
+    keep_option,
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Level of the intervals."),
     click.option(
         "--quantiles",
