@@ -76,3 +76,15 @@ def test_noise_without_anything_below_a_step_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(noisy_sums, "drawn", coarse)
     assert not audited(NUMBERS).passed
+
+
+@pytest.mark.parametrize("name", ["numbers", "vectors"])
+def test_as_much_less_noise_as_it_says_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = audited(PLANS[name]).paths
+    assert path.less_noise is not None
+    assert 0.02 < path.less_noise < 0.2
+    factor = 1 - path.less_noise
+    monkeypatch.setattr(
+        noisy_sums, "drawn", lambda mechanism, size, source: drawn(changed(mechanism, factor), size, source)
+    )
+    assert not audited(PLANS[name]).passed

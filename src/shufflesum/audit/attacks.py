@@ -211,12 +211,12 @@ def _audit_drawn(
         plan=plan,
         confidence=confidence,
         epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
-        report_attack=ReportAttack(0, 1.0, 0.0),
+        report_attack=ReportAttack(0, math.inf, 0.0),
         batch_attack=_told_apart(plan, scores, chance_of_error),
         findings=verdict.findings,
         lower_bound_known=True,
         tested=verdict.tested,
-        paths=(Drawn(ONE_PROCESS, users, len(drawn.rows), None),),
+        paths=(Drawn(ONE_PROCESS, users, len(drawn.rows), drawn.less_noise(done)),),
     )
 
 

@@ -158,14 +158,19 @@ def _print_card(result: AuditResult) -> None:
     plan, reports, batches = result.plan, result.report_attack, result.batch_attack
     evidence = f"{reports.reports:,} reports, with at most {upwards(reports.noise, 4)} times the plan's noise"
     apart = f"by telling {batches.batches:,} whole batches apart"
+    verb = "brings" if plan.noise_by == "curator" else "sends"
     spent = "" if batches.epsilon_lower else " (too few to show anything at this delta)"
-    lines = {
-        "plan": f"{plan.users:,} users, each sends {plan.mechanism.describe(plan.encoding)}",
-        "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.15g}:",
-        "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
+    by_batches = f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}"
+    by_reports = {
         "proved": f"epsilon >= [bold]{downwards(reports.epsilon_lower, 4)}[/bold], by {evidence},",
         "  ": "if they are independent, of one distribution for equal data (docs/privacy.md, lower bounds)",
-        "": f"epsilon >= {downwards(batches.epsilon_lower, 4)}, {apart}{spent}",
+        "": by_batches,
+    }
+    lines = {
+        "plan": f"{plan.users:,} users, each {verb} {plan.mechanism.describe(plan.encoding)}",
+        "at delta": f"{upwards(plan.delta)}, with confidence {result.confidence:.15g}:",
+        "certified": f"epsilon <= [bold]{upwards(result.epsilon_upper, 4)}[/bold], for every data set",
+        **(by_reports if reports.reports else {"proved": by_batches}),
         "counted": f"{_listed(result)};",
         **{"   " + " " * number: f"by {_drawn(each)}" for number, each in enumerate(result.paths)},
         "verdict": f"[bold]{result.verdict if result.passed else 'FAILED'}[/bold]",
@@ -189,7 +194,7 @@ def _document(result: AuditResult) -> dict[str, Any]:
         "epsilon_lower": result.epsilon_lower,
         "crossed": result.crossed,
         "paths": [each._asdict() for each in result.paths],
-        "report_attack": asdict(result.report_attack),
+        "report_attack": asdict(result.report_attack) if result.report_attack.reports else None,
         "batch_attack": asdict(result.batch_attack),
     }
 

@@ -184,6 +184,10 @@ class DrawnNoise(ABC):
         """What the plan prescribes for the noise of several batches, (batches, cells)."""
 
     @abstractmethod
+    def less_noise(self, draws: int) -> float | None:
+        """From which part of the noise missing on this hardly ever passes with so many draws; None: not even all."""
+
+    @abstractmethod
     def score(self, table: CountTable) -> float:
         """How much likelier a batch of one user is with the second row than with the first: any number that rises."""
 

@@ -7,6 +7,7 @@ that is used again.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shufflesum.mechanisms.noisy_sums.mechanism import NoisySums
 
 _BINS = 24  # of about the same chance each
+_FAR_OUT = 32.0  # what is found is rarer than e to the minus this, shared out among all that is counted
 _LOW_BINS = 16  # of what lies below a step
 
 
@@ -67,6 +69,18 @@ class NoisySumsDraws(auditing.DrawnNoise):
                 what = f"{name}: the same noise {which}"
                 found.append(ExpectedCounts(what, alike, min(one.size, other.size), np.array([self._alike])))
         return found
+
+    def less_noise(self, draws: int) -> float | None:
+        """By the lowest bin, whose count falls: as far as its threshold and five deviations more."""
+        edges, chances = self._bins
+        law = self._law
+        middle, chance = (len(law) - 1) / 2, float(chances[0])
+        needed = (math.sqrt(2.0 * _FAR_OUT) + 5.0) * math.sqrt(chance / draws)
+        for part in np.arange(1, 100) / 100:
+            left = float(law[: max(0, math.ceil(middle - (middle - edges[0] + 1) / (1 - part)))].sum())
+            if chance - left >= needed:
+                return float(part)
+        return None
 
     @cached_property
     def _law(self) -> Floats:
