@@ -87,8 +87,9 @@ def test_what_a_plan_asks_a_domain() -> None:
     assert (ball.shape, ball.dimension, ball.entries, ball.padded) == ((8,), 8, 8, 8)
     assert L2Ball((3, 3), clipping_norm=1.0).padded == 16
     assert L2Ball((), clipping_norm=1.0).padded == 2
-    (encoding,) = ball.encodings()
-    assert encoding.sensitivity == Sensitivity((ChangedCells(8, 8, paired=False),), l2_bounded=True)
+    bits, integers = ball.encodings()
+    assert bits.sensitivity == Sensitivity((ChangedCells(8, 8, paired=False),), l2_bounded=True)
+    assert integers.sensitivity == bits.sensitivity
     assert ball.trivial_mse == 9.0
     assert ball.central_sensitivity == (8 * 36.0, 8 * 36.0 * 8)
 
