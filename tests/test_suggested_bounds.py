@@ -193,7 +193,7 @@ def test_an_estimate_of_another_plan_is_refused(plans: TwoPlans) -> None:
 def test_two_plans_together_by_an_oracle_that_shares_no_code() -> None:
     """One report in slots and one noisy count, both laws enumerated: the composition lies just above their product."""
     slots = Plan(ss.Categories(5), ss.NoisySlots(1, 0.25), ss.Guarantee(1.0, 0.5, 400))
-    count = Plan(Arrays((), (0, 1)), ss.NoisyCounts(1, (1,), (0.25,), None), ss.Guarantee(1.0, 0.5, 300))
+    count = Plan(Arrays((), (0, 1)), ss.NoisyCounts(1, (1,), (0.25,), 1), ss.Guarantee(1.0, 0.5, 300))
     composed = compose([slots, count])
     for epsilon in (0.1, 0.5, 1.0):
         exact = delta_of_binomial_and_slots(trials=300, p=0.25, slots=400, chance=0.25, cells=5, epsilon=epsilon)

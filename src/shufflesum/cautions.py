@@ -86,6 +86,12 @@ class UninformativePlanWarning(ShufflesumWarning):
     problem = "uninformative-plan"
 
 
+class UsersDrawNoiseWarning(ShufflesumWarning):
+    """Users draw the noise, though servers would unasked: it would take more dummy reports than are allowed."""
+
+    problem = "users-draw-noise"
+
+
 class ArraysAreBetterWarning(ShufflesumWarning):
     """`Arrays` and mechanism `noisy-counts` would do better than this ball."""
 

@@ -397,7 +397,6 @@ class MultiHot(Encoding):
             return Positions.of([self.coordinates], reports=self.most_true, blank=True, changed=(most,))
         digits = np.array([digit_cells(radix) for radix in radices], dtype=np.int64)
         blank = [radix % 2 == 1 or radix == 2 for radix in radices]
-        changed = tuple(self.coordinates * (1 if radix == 2 and self.groups == 1 else 2) for radix in radices)
         counts = [self.groups] * self.counted
         return Positions.of(
             np.concatenate([np.tile(self.groups * digits, self.coordinates), counts]),
@@ -405,8 +404,17 @@ class MultiHot(Encoding):
             noise_class=np.concatenate(
                 [np.tile(np.arange(len(radices)), self.coordinates), len(radices) * np.ones(len(counts))]
             ),
-            changed=(*changed, *([2] * self.counted)),
+            changed=self.changed_by(radices),
         )
+
+    def changed_by(self, radices: tuple[int, ...]) -> tuple[int, ...]:
+        """How many cells of each digit, and of the groups' counts, replacing one user's data can change.
+
+        Two of each digit of each coordinate, the old one and the new one; but a binary digit without groups has only
+        one cell, which is reported or not.
+        """
+        digits = tuple(self.coordinates * (1 if radix == 2 and self.groups == 1 else 2) for radix in radices)
+        return (*digits, *([2] * self.counted))
 
     def cells_of(self, number: int) -> NDArray[np.uint32]:
         """The cells of a class, in order."""

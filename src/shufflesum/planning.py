@@ -16,14 +16,20 @@ import numpy as np
 from shufflesum._checks import check_choice, check_number, check_size, shown
 from shufflesum._format import Z_95
 from shufflesum._search import bracket
-from shufflesum.cautions import ArraysAreBetterWarning, UninformativePlanWarning, warn
+from shufflesum.cautions import (
+    ArraysAreBetterWarning,
+    ShufflesumWarning,
+    UninformativePlanWarning,
+    UsersDrawNoiseWarning,
+    warn,
+)
 from shufflesum.cells import MOST_CELLS
 from shufflesum.domains import Arrays, BoundsLike, Categories, Domain, Structure
 from shufflesum.domains.bounds import DEFAULT_BOUNDS
 from shufflesum.encodings import Levels
-from shufflesum.errors import ParameterError, PrivacyError
+from shufflesum.errors import ParameterError, PrivacyError, ShufflesumError
 from shufflesum.mechanisms import MECHANISMS
-from shufflesum.mechanisms.mechanism import Candidate, Mechanism, NoiseBy, Search
+from shufflesum.mechanisms.mechanism import MAX_DUMMIES, Candidate, Mechanism, NoiseBy, Search
 from shufflesum.plans import Plan, encodes, encoding_for
 from shufflesum.privacy import Accountant, Guarantee
 
@@ -52,6 +58,7 @@ class PlanOptions(TypedDict, total=False):
     rounds: int
     assumed_std: float | None
     noise_by: NoiseBy | None
+    max_dummies: int
 
 
 def plan(
@@ -70,6 +77,7 @@ def plan(
     rounds: int = 1,
     assumed_std: float | None = None,
     noise_by: NoiseBy | None = None,
+    max_dummies: int = MAX_DUMMIES,
 ) -> Plan:
     """A plan for collecting what `domain` describes from at least `users` users under (epsilon, delta).
 
@@ -86,11 +94,22 @@ def plan(
     given as its options: `NoisyCounts.Options(digits=3)`, `RandomizedResponse.Options(coordinates=2, levels=7)`.
     `accountant="paper"` uses the published formulas as they stand. `noise_by` says who draws the noise: "users" (the
     default here), the "shuffler" once for all, shuffler and analyzer each by itself ("servers"), or "curator", one
-    process that holds all rows: nothing can be sent under such a plan.
+    process that holds all rows: nothing can be sent under such a plan. A shuffler that draws noise adds at most
+    `max_dummies` reports to a batch, on average; a plan for more is refused, or the users draw the noise unasked.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
+    unasked = noise_by is None
     noise_by = DEFAULT_NOISE_BY if noise_by is None else noise_by
     check_choice("noise_by", noise_by, get_args(NoiseBy))
+    check_size("max_dummies", max_dummies, 0, MOST_CELLS)
+    if noise_by != "users" and honest_fraction != 1:
+        if not unasked:
+            raise ParameterError(
+                "impossible-combination",
+                f"honest_fraction is {honest_fraction}, but with noise_by={noise_by!r} it means nothing: the guarantee "
+                "counts on no user; leave it out, or plan with noise_by='users'",
+            )
+        noise_by = "users"
     guarantee = Guarantee(epsilon, delta, users, honest_fraction, rounds, accountant)
     asked = domain_of(domain, shape, bounds, columns)
     if assumed_std is not None:
@@ -101,8 +120,14 @@ def plan(
             )
     if max_reports is not None:
         check_size("max_reports", max_reports, 1, MOST_CELLS)
-    search = Search(guarantee, noise_by, max_reports, assumed_std)
-    found = list(_candidates(asked, search, mechanism))
+    search = Search(guarantee, noise_by, max_reports, assumed_std, max_dummies=max_dummies)
+    try:
+        found = list(_candidates(asked, search, mechanism))
+    except ShufflesumError as error:
+        if not unasked or noise_by == "users":
+            raise
+        warn(f"users draw the noise: {error}", UsersDrawNoiseWarning)
+        found = list(_candidates(asked, replace(search, noise_by="users"), mechanism))
     chosen = _chosen(found, _tolerance(asked, max_reports))
     planned = Plan(asked.completed(chosen.encoding), chosen.mechanism, guarantee)
     _warn(planned)
@@ -210,6 +235,20 @@ def domain_of(
     if shape is not None:
         raise ParameterError("conflicting-arguments", "domain and shape exclude each other; leave one of them out")
     return domain.with_numbers(bounds, columns)
+
+
+def with_noise_by(chosen: Plan, noise_by: NoiseBy) -> Plan | None:
+    """The same question with somebody else drawing the noise; None where no mechanism can."""
+    guarantee = replace(chosen.guarantee, honest_fraction=1.0) if noise_by != "users" else chosen.guarantee
+    search = Search(guarantee, noise_by, max_dummies=MOST_CELLS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShufflesumWarning)
+            found = list(_candidates(chosen.domain, search, None))
+            one = _chosen(found, _tolerance(chosen.domain, None))
+            return Plan(chosen.domain.completed(one.encoding), one.mechanism, guarantee)
+    except ShufflesumError:
+        return None
 
 
 def predicted_error(plan: Plan, assumed_std: float | None) -> float:

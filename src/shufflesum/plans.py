@@ -235,6 +235,11 @@ class Plan:
         """What is left for a user if the shuffler colludes with the analyzer, over all reports and rounds."""
         return self.privacy.local_epsilon
 
+    @cached_property
+    def added_reports(self) -> float:
+        """How many reports the shuffler adds to a batch, on average: dummy reports, and blanks that hide how many."""
+        return self.mechanism.added_reports(self.encoding)
+
     @property
     def bytes_per_user(self) -> dict[str, int]:
         """What a user sends in one round: reports alone, and each sealed by itself for the analyzer."""

@@ -107,6 +107,8 @@ def min_malicious(counts: Counts) -> int:
     a shuffler's.
     """
     plan = counts.plan
+    if plan.positions is not None:  # nobody's honesty is counted on, and a noisy table accuses nobody
+        return 0
     found = plan.mechanism.min_malicious(plan.encoding, counts.table, counts.blanks, counts.rejected, counts.users)
     return max(found, int(plan.positions is None and counts.received % plan.reports > 0))
 

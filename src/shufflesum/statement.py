@@ -9,7 +9,7 @@ from shufflesum._format import counted, margin, plain, upwards
 from shufflesum.domains.wording import squared
 from shufflesum.encodings import Levels
 from shufflesum.errors import PlanError, ShufflesumError
-from shufflesum.planning import published_plan
+from shufflesum.planning import published_plan, with_noise_by
 from shufflesum.plans import Plan, check_plan
 
 _LARGEST = 700.0  # the largest epsilon whose exponential is a number here
@@ -26,9 +26,8 @@ def statement(plan: Plan, *, in_process: bool = False) -> str:
         )
     check_plan(plan)
     wording = plan.domain.wording
-    question = (
-        f"{wording.collected()}, from at least {counted(plan.users, 'user')}, in {_rounds(plan)}. {wording.bounds()}"
-    )
+    fewest = "planned for" if plan.smallest_batch < plan.users else "from at least"
+    question = f"{wording.collected()}, {fewest} {counted(plan.users, 'user')}, in {_rounds(plan)}. {wording.bounds()}"
     return f"""# Privacy statement
 
 {textwrap.fill(f"Plan {plan.id[:16]}: {question}", 120)}
@@ -101,6 +100,14 @@ def assumed(plan: Plan, *, in_process: bool = False) -> str:
         if plan.honest_fraction == 1
         else f"The guarantee counts on {counted(plan.honest_users, 'user')} following the protocol."
     )
+    if not in_process and plan.positions is not None:
+        both = "Both servers draw" if plan.noise_by == "servers" else "The shuffler draws"
+        return f"""{textwrap.fill(f"- The guarantee holds against {_AGAINST[plan.noise_by]}, if {_CONDITION[plan.noise_by]}.", 120, subsequent_indent="  ")}
+- {both} fresh, secret noise once for each exact set of reports; a report handed over twice is refused.
+- Every user counts once in each round. Nothing is asked of the other users: one honest user is protected among any others.
+- Reports carry the truth. They are sealed for the analyzer, and deleted after release together with the round's key.{_further(plan)}
+- {plan.domain.wording.public} and plan were chosen without looking at the data, but for what an earlier plan released and paid for.
+- {_accountant(plan)}"""
     if in_process:
         trusted = "The process that holds the data hands on nothing but its results."
         fresh = "Every user counts once in each round, and the process draws fresh, secret randomness."
@@ -141,6 +148,19 @@ def _roles(plan: Plan, in_process: bool) -> str:
         roles = [
             "**One process** holds the data of all users and draws the noise; it is trusted with the data.",
             "**Everybody it shares its results with** sees what has the noise in it already, and is not trusted.",
+        ]
+    elif plan.positions is not None:
+        own = (
+            " It adds a draw of its own to each count before anything leaves it." if plan.noise_by == "servers" else ""
+        )
+        roles = [
+            f"**A user's device** holds the data. In each round it sends {plan.mechanism.describe(plan.encoding)}. That "
+            f"makes {counted(plan.reports, 'report')} ({plan.bytes_per_user['raw']:,} bytes), as many from everybody, each a "
+            "sealed message of its own.",
+            "**The shuffler** receives the reports, which it cannot read, adds dummy reports as noise, mixes those of all "
+            "users position by position, and forgets who sent what.",
+            f"**The analyzer** opens the mixed reports and counts them.{own} Everybody it shares its results with sees noisy "
+            "counts only.",
         ]
     else:
         sealed = " It must not read them: they come to it sealed, and only the analyzer can open them."
@@ -208,7 +228,11 @@ def card(plan: Plan, assumed_std: float | None = None, *, details: bool = False)
     guarantee = f"epsilon {upwards(plan.epsilon)}, delta {upwards(plan.delta)} for one user{rounds}"
     lines = {
         "error": _error(plan, assumed_std),
-        "users": [f"at least {plan.users:,}{honest}; nothing is released below"],
+        "users": [
+            f"at least {plan.users:,}{honest}; nothing is released below"
+            if plan.smallest_batch == plan.users
+            else f"planned for {plan.users:,}; any batch may be released"
+        ],
         "guarantee": [guarantee, *_wrapped(*map(str, plan.warnings))],
         "each sends": [_sent(plan)],
     }
@@ -259,11 +283,52 @@ def _details(plan: Plan) -> dict[str, list[str]]:
         "curator": _wrapped(f"the squared error is {curator}"),
         "accountant": [plan.accountant],
         "reports": [] if in_process else _wrapped(plan.mechanism.describe(plan.encoding), *_kinds(plan)),
+        "noise": [] if in_process else noise_table(plan),
         "malicious": [] if in_process else _wrapped(f"at most, {malicious(plan)}"),
         "collusion": [] if in_process else [f"if shuffler and analyzer collude: {fallback(plan)}"],
         "the paper": _wrapped(_published(plan)) if comparable else [],
         "mechanism": _wrapped(f"{plan.mechanism.family}. {'' if in_process or not levels else _WHICH}".strip()),
     }
+
+
+_AGAINST = {
+    "users": "the analyzer and everybody who sees results",
+    "shuffler": "the analyzer, everybody who sees results and all other users, but not the shuffler's operator",
+    "servers": "everybody: other users, and the operator of either server",
+    "curator": "everybody who sees results",
+}
+_CONDITION = {
+    "users": "as many users as planned are honest, and the shuffler mixes and does not work together with the analyzer",
+    "shuffler": "the shuffler draws its noise, mixes, and does not work together with the analyzer",
+    "servers": "the servers do not work together, and the other one draws its noise and does its part",
+    "curator": "the one process keeps the data to itself",
+}
+_SEALED, _OPENED = 9_000, 16_000  # dummy reports a second and core
+
+
+def noise_table(plan: Plan) -> list[str]:
+    """What each choice of who draws the noise would mean for this question: a small table, this plan's row marked."""
+    rows = [("drawn by", "times curator", "bytes", "added reports", "core minutes")]
+    for noise_by in ("users", "shuffler", "servers"):
+        other = plan if noise_by == plan.noise_by else with_noise_by(plan, noise_by)
+        if other is None:
+            continue
+        added = other.added_reports
+        minutes = added * (1 / _SEALED + 1 / _OPENED) / 60
+        mark = "*" if other is plan else ""
+        rows.append(
+            (
+                f"{noise_by}{mark}",
+                upwards(other.times_curator),
+                f"{other.bytes_per_user['sealed']:,}",
+                f"{added:,.0f}",
+                plain(minutes, 2) if added else "0",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    said = f"{plan.noise_by}*: holds against {_AGAINST[plan.noise_by]}, if {_CONDITION[plan.noise_by]}"
+    return [*lines, *_wrapped(said, "that somebody took part is not hidden")]
 
 
 def _kinds(plan: Plan) -> list[str]:

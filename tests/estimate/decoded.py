@@ -57,6 +57,8 @@ class Sums:
     count_variance: float
     sum_variance: float
     rounding: float = 0.0
+    origin: float = 0.0
+    excess: float = 0.0
 
     def count_interval(self, tail: float) -> tuple[Floats, Floats]:
         reach = norm.isf(tail) * np.sqrt(self.count_variance)
@@ -73,6 +75,7 @@ def plan_of(domain: Domain, decoded: object) -> Any:
         mechanism=SimpleNamespace(noise_by="curator", decode=lambda *_: decoded, decode_groups=lambda *_: decoded),
         summary=lambda: {"domain": domain.to_json()},
         warnings=(),
+        positions=None,
     )
 
 

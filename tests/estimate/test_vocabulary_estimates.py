@@ -285,7 +285,7 @@ def test_no_more_words_are_subtracted_than_cells_can_tell_apart() -> None:
     buckets = np.tile(np.arange(5, dtype=np.uint32)[:, None], (1, 8))
     table[:, :5] = 100.0
     residual, own = table.copy(), np.zeros(5)
-    vocabulary._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2)
+    vocabulary._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2, 1.0)
     assert (own > 0).tolist() == [True, True, False, False, False]
 
 
@@ -370,5 +370,5 @@ def test_what_was_subtracted_for_a_word_itself_disturbs_it_not() -> None:
     table = np.zeros((8, 10))
     table[:, 0] = 10 / 8
     buckets, own, residual = np.zeros((1, 8), dtype=np.uint32), np.array([10.0]), np.zeros((8, 10))
-    vocabulary._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2)
+    vocabulary._subtract(residual, table, buckets, own, float(table.sum()), 1.0, 3.0, 2, 1.0)
     assert own == pytest.approx([10.0])

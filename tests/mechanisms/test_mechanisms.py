@@ -140,7 +140,7 @@ def test_every_user_sends_as_many_reports_of_the_plans_cells_or_blanks(case: Cas
     [
         (SOME["randomized-response"], Arrays(2**31 - 1, (0.0, 1.0))),
         (SOME["noisy-counts"], Arrays(2**31 - 1, (0.0, 1.0))),
-        (NoisyCounts(16, (1,) * 17, (0.5,) * 17, None), GroupBy(2**20, 2**20)),
+        (NoisyCounts(16, (1,) * 17, (0.5,) * 17, MOST_CELLS), GroupBy(2**20, 2**20)),
         (OneBit(1 << 20, 0.5, 2.0), L2Ball(5000, clipping_norm=1.0, seed=bytes(16))),
     ],
     ids=["randomized-response", "noisy-counts", "groups", "one-bit"],

@@ -46,8 +46,10 @@ from shufflesum._checks import check_number, check_size
 from shufflesum._format import downwards, upwards
 from shufflesum.audit.findings import Judged, Tested, chances, judged
 from shufflesum.audit.paths import LIGHT, ONE_PROCESS, ONE_ROW, Count, Crowd, Drawn, Paths, Randomize
-from shufflesum.errors import PrivacyError
+from shufflesum.audit.tables import TableNoiseWatch
+from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms.auditing import Attack, DrawnNoise
+from shufflesum.mechanisms.noisy_table import NoisyTable
 from shufflesum.plans import Plan, check_unaltered
 from shufflesum.protocol import Randomizer, Tally
 from shufflesum.reports import Counts
@@ -147,6 +149,9 @@ def audit(
     check_number("seconds", seconds, above=0)
     check_size("trials", trials, 0, 10**9)
     check_size("samples", 1 if samples is None else samples, 1, 1 << 99)
+
+    if isinstance(plan.mechanism, NoisyTable):
+        return _audit_table(plan, randomize, confidence, trials, _Deadline(seconds, progress))
     client = None if randomize is None and plan.noise_by == "curator" else randomize or Randomizer(plan).randomize
     count = partial(_tallied, plan) if client is None else partial(_counted, plan, client)
     deadline = _Deadline(seconds, progress)
@@ -217,6 +222,30 @@ def _audit_drawn(
         lower_bound_known=True,
         tested=verdict.tested,
         paths=(Drawn(ONE_PROCESS, users, len(drawn.rows), drawn.less_noise(done)),),
+    )
+
+
+def _audit_table(
+    plan: Plan, randomize: Randomize | None, confidence: float, trials: int, deadline: _Deadline
+) -> AuditResult:
+    """Of noise that users do not draw: the roles that do are looked at, with one known user in each batch."""
+    if randomize is not None:
+        raise ParameterError(
+            "impossible-combination",
+            f"randomize is what users run, but with noise by {plan.noise_by!r} they draw none; leave it out",
+        )
+    chance_of_error = (1 - confidence) / 3
+    seen = TableNoiseWatch(plan).look(lambda: deadline.over(_BATCHES_PART, 0.0), trials)
+    found, tested = judged(seen.counts, chance_of_error)
+    return AuditResult(
+        plan=plan,
+        confidence=confidence,
+        epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
+        report_attack=ReportAttack(seen.draws, seen.noise, 0.0),
+        batch_attack=_told_apart(plan, seen.scores, chance_of_error),
+        findings=found,
+        lower_bound_known=False,
+        tested=tested,
     )
 
 

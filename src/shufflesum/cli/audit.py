@@ -14,6 +14,7 @@ import click
 from shufflesum._format import downwards, upwards
 from shufflesum._search import GRID
 from shufflesum.audit import AuditResult, Drawn, audit
+from shufflesum.cells import MOST_CELLS
 from shufflesum.cli.commands import Command, conflict
 from shufflesum.cli.options import PATH, plan_of_file, plan_options, with_mechanism
 from shufflesum.cli.output import console, print_json, progress_bar, warnings_as_notes
@@ -278,7 +279,7 @@ def _accountant(given: dict[str, Any]) -> PrivacyAccountant:
             name = min(others).replace("_", "-")
             raise conflict(f"--trials means mechanism 'noisy-counts', and --{name} 'randomized-response'")
         drawn = tuple(math.floor(chance * GRID) / GRID for chance in chances)  # no more noise than was asked about
-        mechanism = NoisyCounts(len(trials), tuple(trials), drawn, given.get("cap"))
+        mechanism = NoisyCounts(len(trials), tuple(trials), drawn, given.get("cap", MOST_CELLS))
         numbers = Arrays(_needed(given, "dimension"))
         return Plan(numbers, mechanism, guarantee).privacy
     return RandomizedResponseAccountant(

@@ -164,6 +164,7 @@ plan_options = all_of(
         type=click.Choice(["randomized-response", "noisy-counts"]),
         help="randomized-response: some reports are noise; noisy-counts: dummy reports are added.  [automatic]",
     ),
+    click.option("--max-dummies", type=int, metavar="N", help="Most reports a shuffler adds as noise.  [10000000]"),
     click.option("--max-reports", type=int, metavar="N", help="Most reports of a user, blanks included."),
     click.option("--digits", type=int, metavar="J", help="noisy-counts: digits of a value.  [automatic]"),
     click.option(

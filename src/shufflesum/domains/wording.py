@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
 from shufflesum._format import counted as plural
 from shufflesum._format import margin, plain, upwards
 from shufflesum.domains import Arrays, Categories, GroupBy, L2Ball, MultiChoice, OpenVocabulary, UnlistedLabels
 from shufflesum.domains.counts import QUANTILE_BINS, WIDE_BINS
-from shufflesum.mechanisms import NoisyCounts, PartitionSelection
+from shufflesum.mechanisms import PartitionSelection
 from shufflesum.mechanisms.noisy_slots import ASSUMED_LAW
 
 if TYPE_CHECKING:
@@ -227,8 +229,8 @@ class GroupByWording(Wording[GroupBy]):
 
     def margins(self, plan: Plan) -> dict[str, str]:
         """Of a mean, and of a group's size."""
-        assert isinstance(plan.mechanism, NoisyCounts)
-        size = math.sqrt(plan.users * float(plan.mechanism.noise_variances[-1]))
+        nobody = np.zeros(plan.cells, dtype=np.int64)
+        size = math.sqrt(plan.mechanism.decode_groups(plan.encoding, nobody, plan.users).count_variance)
         sizes = {"the size of each group": margin_of_users(size)}
         return margins_of_numbers(plan, "a group's mean") | sizes
 

@@ -36,12 +36,16 @@ def outwards(z: float, skewness: Any) -> Any:
     return np.maximum(further, 0)
 
 
-def reach(variance: float, report: float, tail: float) -> float:
-    """How far such a sum is off with probability `tail` at most, on either side; half a report is for continuity."""
+def reach(variance: float, report: float, tail: float, excess: float = 0.0) -> float:
+    """How far such a sum is off with probability `tail` at most, on either side; half a report is for continuity.
+
+    What is in it beside reports may have an `excess`: its fourth cumulant over its squared variance.
+    """
     if variance <= 0:
         return report / 2
     z, deviation = quantile(tail), math.sqrt(variance)
-    return deviation * z + max(deviation * float(outwards(z, report / deviation)), report / 2)
+    further = deviation * max(z**3 - 3 * z, 0.0) * excess / 24
+    return deviation * z + further + max(deviation * float(outwards(z, report / deviation)), report / 2)
 
 
 _Floats = NDArray[np.float64]

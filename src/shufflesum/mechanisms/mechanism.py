@@ -129,6 +129,14 @@ class GroupSums(Protocol):
     """A table of counts, decoded: users and sums of each of G groups, values as fractions of the width of bounds."""
 
     @property
+    def origin(self) -> float:
+        """Where values are counted from, as a part of the width: 0 is the lower bound."""
+
+    @property
+    def excess(self) -> float:
+        """The most that noise of counts or sums has: the fourth cumulant over the squared variance."""
+
+    @property
     def counts(self) -> Floats:
         """(G,): unbiased numbers of users."""
 
@@ -152,6 +160,10 @@ class GroupSums(Protocol):
         """Ends that the true count lies beyond with probability at most `tail`, each."""
 
 
+MAX_DUMMIES = 10_000_000
+"""The most reports that a shuffler adds to a batch, on average, unless a caller says another number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """What a planner asks mechanisms for."""
@@ -162,6 +174,8 @@ class Search:
     assumed_std: float | None = None
     only: bool = True
     """Whether no other mechanism may serve."""
+    max_dummies: int = MAX_DUMMIES
+    """The most reports that a shuffler adds to a batch, on average, blanks among them."""
     rival: float = math.inf
     """The least comparison error of what other mechanisms offered."""
 
@@ -216,6 +230,10 @@ class Mechanism(ABC):
         assert positions is not None, "users draw the noise"
         draws = 2 if self.noise_by == "servers" else 1
         return draws * self.most_drawn(encoding) + users * np.repeat(positions.reports, positions.sizes)
+
+    def added_reports(self, encoding: Any) -> float:
+        """How many reports a shuffler adds to a batch, on average, blanks among them."""
+        return 0.0
 
     @abstractmethod
     def cells(self, encoding: Any) -> int:

@@ -35,9 +35,9 @@ TELLING_FUNCTIONS = 8
 """With fewer a frequent word is not told from one that shares a bucket with it, and none is subtracted."""
 
 _WORDS = 10**6
-_HARMONIC = math.log(_WORDS) + 0.5772156649  # the sum of 1/i over all words
-_SQUARES = math.pi**2 / 6  # and of 1/i^2
-_SEEN = 4.0  # a word that many standard errors above 0 is found, and subtracted from the others'
+HARMONIC = math.log(_WORDS) + 0.5772156649  # the sum of 1/i over all words
+ZIPF_SQUARES = math.pi**2 / 6  # and of 1/i^2
+SEEN = 4.0  # a word that many standard errors above 0 is found, and subtracted from the others'
 
 
 def hashed_error(encoding: OneHot, users: int, noise: float) -> ExpectedError:
@@ -52,11 +52,11 @@ def hashed_error(encoding: OneHot, users: int, noise: float) -> ExpectedError:
     per_bucket = users / buckets
     error = per_bucket * (1 + noise)
     if functions < TELLING_FUNCTIONS:
-        collisions = per_bucket * (1 + users * _SQUARES / (_HARMONIC**2 * functions))
+        collisions = per_bucket * (1 + users * ZIPF_SQUARES / (HARMONIC**2 * functions))
         return ExpectedError(collisions, rounding=0.0, noise=per_bucket * noise) * users**-2
     for _ in range(20):  # c is a few standard errors, which depend on c
-        rare = _SEEN * math.sqrt(error)
-        error = per_bucket * (1 + noise + rare / (_HARMONIC * functions))
+        rare = SEEN * math.sqrt(error)
+        error = per_bucket * (1 + noise + rare / (HARMONIC * functions))
     return ExpectedError(error - per_bucket * noise, rounding=0.0, noise=per_bucket * noise) * users**-2
 
 

@@ -72,7 +72,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say_for_every_structure(name:
 
     Coordinates of a structure are counted once each, where entries repeat them.
     """
-    plan = ss.plan(**STRUCTURES[name], noise_by="curator")
+    plan = ss.plan(**STRUCTURES[name])
     rows = rows_of(plan)
     truth = rows.mean(axis=0)
     unique = np.triu(np.ones((4, 4), dtype=bool)) if name == "symmetric" else np.ones(truth.shape, dtype=bool)
@@ -134,7 +134,7 @@ def test_more_users_than_planned_are_counted_on_for_estimates() -> None:
 
 
 def test_an_empty_batch_and_a_population_of_a_span_are_refused() -> None:
-    plan = ss.plan(**STRUCTURES["span"], noise_by="curator")
+    plan = ss.plan(**STRUCTURES["span"])
     with refusal("too-few-users", error=ReportsError):
         aggregate_batches([rows_of(plan)[:-1]], plan)
     estimate = aggregate_batches([rows_of(plan)], plan)

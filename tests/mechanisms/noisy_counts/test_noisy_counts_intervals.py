@@ -52,7 +52,6 @@ def test_few_users_are_held_as_often_as_said(users: int, epsilon: float, delta: 
         epsilon=epsilon,
         delta=delta,
         mechanism=ss.NoisyCounts.Options(digits=digits),
-        noise_by="curator",
     )
     for fraction, level in product((0.0, 0.1, 0.5), (0.5, 0.8, 0.95, 0.9999)):
         assert coverage(plan, fraction, level) >= level, (fraction, level)
@@ -60,7 +59,5 @@ def test_few_users_are_held_as_often_as_said(users: int, epsilon: float, delta: 
 
 @pytest.mark.filterwarnings("ignore::shufflesum.ShufflesumWarning")
 def test_without_half_a_step_they_would_not_be() -> None:
-    plan = ss.plan(
-        users=20, shape=(), epsilon=6, delta=1e-3, mechanism=ss.NoisyCounts.Options(digits=1), noise_by="curator"
-    )
+    plan = ss.plan(users=20, shape=(), epsilon=6, delta=1e-3, mechanism=ss.NoisyCounts.Options(digits=1))
     assert coverage(plan, 0.5, 0.95, continuity=False) < 0.94

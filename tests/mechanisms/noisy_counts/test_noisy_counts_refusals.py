@@ -25,7 +25,7 @@ from shufflesum.cells import BLANK, MOST_CELLS
 from shufflesum.domains import Arrays
 from shufflesum.encodings import MultiHot
 from shufflesum.errors import ParameterError, PlanError, ReportsError
-from shufflesum.mechanisms import NoisyCounts
+from shufflesum.mechanisms import NoisyCounts, NoisyTable
 from shufflesum.plans import Plan
 from shufflesum.privacy import Guarantee
 from shufflesum.release import min_malicious, release, why_broken
@@ -38,6 +38,10 @@ PLAN = ss.plan(users=500, shape=3, epsilon=2.0, delta=1e-6, mechanism=ss.NoisyCo
 ALONE = ss.plan(
     users=500, shape=3, epsilon=2.0, delta=1e-6, mechanism=ss.NoisyCounts.Options(digits=2), noise_by="curator"
 )
+
+
+assert isinstance(ALONE.mechanism, NoisyTable)
+TABLE = ALONE.mechanism
 
 
 def add_of(plan: Plan) -> NoisyCounts:
@@ -60,7 +64,7 @@ def task_of(plan: Plan) -> Task:
 @pytest.mark.parametrize("digits", [0, 17, -1])
 def test_there_are_1_to_16_digits(digits: int) -> None:
     with refusal("out-of-range", "digits", error=ParameterError):
-        NoisyCounts(digits, (1,) * max(digits, 0), (0.5,) * max(digits, 0), None)
+        NoisyCounts(digits, (1,) * max(digits, 0), (0.5,) * max(digits, 0), 4)
     with refusal("out-of-range", "digits", error=ParameterError):
         ss.plan(users=500, shape=3, epsilon=2.0, delta=1e-6, mechanism=ss.NoisyCounts.Options(digits=digits))
 
@@ -97,9 +101,9 @@ def test_cells_end_below_2_to_the_32() -> None:
     most = encoding_for(Arrays((2**32 - 2) // 2, (0.0, 1.0)), NoisyCounts)
     assert isinstance(most, MultiHot)
     more = replace(most, coordinates=most.coordinates + 1)
-    NoisyCounts(2, (1, 1), (0.5, 0.5), None).check(most)
+    NoisyCounts(2, (1, 1), (0.5, 0.5), 2).check(most)
     with refusal("too-many-cells", error=ParameterError):
-        NoisyCounts(2, (1, 1), (0.5, 0.5), None).check(more)
+        NoisyCounts(2, (1, 1), (0.5, 0.5), 2).check(more)
     with refusal("too-many-reports", error=ParameterError):
         NoisyCounts(2, (2, 2), (0.5, 0.5), 3).check(most)
 
@@ -108,7 +112,7 @@ def test_users_times_trials_stay_below_2_to_the_53() -> None:
     guarantee = Guarantee(1.0, 1e-6, users=2**20)
     encoding = encoding_for(Arrays(1, (0.0, 1.0)), NoisyCounts)
     for trials, problem in ((2**33 - 1, None), (2**33, "out-of-range")):
-        mechanism = NoisyCounts(1, (trials,), (2.0**-40,), None)
+        mechanism = NoisyCounts(1, (trials,), (2.0**-40,), 10**6)
         if problem is None:
             mechanism.accountant(encoding, guarantee)
             continue
@@ -131,7 +135,9 @@ def with_less_noise(plan: Plan, part: float) -> Plan:
     "false",
     [
         with_less_noise(PLAN, 0.98),
-        with_less_noise(ALONE, 0.98),
+        replace(
+            ALONE, mechanism=replace(TABLE, noise=tuple(replace(one, scale=0.98 * one.scale) for one in TABLE.noise))
+        ),
         replace(PLAN, mechanism=replace(ADD, cap=(ADD.cap or 0) - 2)),
         replace(PLAN, guarantee=replace(PLAN.guarantee, rounds=2)),
         replace(PLAN, guarantee=replace(PLAN.guarantee, honest_fraction=0.97)),

@@ -41,7 +41,7 @@ class GroupEstimate(BaseEstimate):
         if arrays.structure.mixes:  # bounds are on coefficients, of which these means are sums
             return self.plan.warnings
         kept = ~self.too_few
-        mean = (ratio.unit[kept] / ratio.scale).reshape(-1)
+        mean = (ratio.unit[kept] / ratio.scale + ratio.origin).reshape(-1)
         deviation = (self.standard_error[kept] / ratio.scale).reshape(-1)
         names, entries = np.array(self.names, dtype=object)[kept], ratio.scale.size
 
@@ -149,10 +149,10 @@ class GroupEstimate(BaseEstimate):
         spread = self._combined_spread(ratio, given, moved, kept, target)
         variance = np.sum(moved**2, axis=1) * sums.sum_variance + spread
         report = np.abs(moved).max(axis=1, initial=0.0)
-        low, high = fieller(totals, sizes, variance, sums.count_variance, report, tail)
+        low, high = fieller(totals, sizes, variance, sums.count_variance, report, tail, sums.excess)
         seen = ~self.too_few[kept]
         units = np.where(seen, totals / sizes, np.nan)
-        value = float(np.sum(gathered @ arrays.lower + units))
+        value = float(np.sum(gathered @ (arrays.lower + sums.origin * arrays.width) + units))
         error = float(np.sqrt(np.sum((variance + units**2 * sums.count_variance) / sizes**2)))
         if not seen.all() or not np.isfinite(low).all():
             return Linear(value, error, -np.inf, np.inf, level)
@@ -164,7 +164,7 @@ class GroupEstimate(BaseEstimate):
         """The same for the sizes of groups, whose noise is independent."""
         found, sums = weights_of(weights, (len(self.groups),)), self._sums
         variance, value = float(found @ found) * sums.count_variance, float(found @ sums.counts)
-        off = reach(variance, float(np.abs(found).max()), tail_of(level))
+        off = reach(variance, float(np.abs(found).max()), tail_of(level), sums.excess)
         return Linear.of(Combined(value, variance, value - off, value + off), level)
 
     def figures(self, level: float = 0.95) -> dict[str, Any]:
@@ -254,15 +254,17 @@ class GroupEstimate(BaseEstimate):
 class _Ratio:
     """Sums above the lower bounds, in the users' units and shape, beside the sizes they are divided by."""
 
-    sums: Floats  # T, (groups, *shape)
+    sums: Floats  # T, (groups, *shape), counted from the origin
     sizes: Floats  # C, (groups, 1, ...)
     noise: Floats  # the variance of the noise in T
     rounding: Floats  # and of rounding, for as many users as the group may well have
     size_variance: float
-    offset: Floats  # the mean at the lower bounds
+    offset: Floats  # the mean where sums are counted from: the lower bounds, or farther up
+    origin: float  # how far up, as a part of the width of the bounds
     scale: Floats  # how far one report can move T
     unit: Floats  # T / C, NaN where there are too few
     mixes: bool
+    excess: float  # of the noise: the fourth cumulant over the squared variance
 
     @staticmethod
     def of(sums: GroupSums, arrays: Arrays, too_few: NDArray[np.bool_]) -> _Ratio:
@@ -282,10 +284,12 @@ class _Ratio:
             noise,
             many * sums.rounding * scale,
             sums.count_variance,
-            structure.restore(arrays.lower),
+            structure.restore(arrays.lower + sums.origin * width),
+            sums.origin,
             np.sqrt(scale),
             unit,
             structure.mixes,
+            sums.excess,
         )
 
     def spread(self, target: Target, tail: float) -> Floats:
@@ -305,18 +309,26 @@ class _Ratio:
             )
         many = np.maximum(self.sizes + 3 * np.sqrt(self.size_variance), 1.0) * self.scale**2
         low, high = self.interval(tail, many / 4)
-        nearest = np.clip(0.5, low / self.scale, high / self.scale)
+        nearest = np.clip(0.5, low / self.scale + self.origin, high / self.scale + self.origin)
         spread: Floats = np.maximum(many * np.maximum(nearest * (1 - nearest), 0), self.rounding)
         return spread
 
     def interval(self, tail: float, spread: Floats) -> tuple[Floats, Floats]:
-        low, high = fieller(self.sums, self.sizes, self.noise + spread, self.size_variance, self.scale, tail)
+        low, high = fieller(
+            self.sums, self.sizes, self.noise + spread, self.size_variance, self.scale, tail, self.excess
+        )
         none = np.isnan(self.unit)
         return np.where(none, -np.inf, low), np.where(none, np.inf, high)
 
 
 def fieller(
-    sums: Floats, sizes: Floats, variance: Floats, size_variance: float, scale: Floats, tail: float
+    sums: Floats,
+    sizes: Floats,
+    variance: Floats,
+    size_variance: float,
+    scale: Floats,
+    tail: float,
+    excess: float = 0.0,
 ) -> tuple[Floats, Floats]:
     """Ends for the ratio u of what `sums` T and `sizes` C estimate, as Fieller builds them.
 
@@ -329,12 +341,14 @@ def fieller(
 
     z is the normal quantile, moved outwards on both sides by what the third and fourth cumulants of the noise can add
     (Cornish and Fisher): noise consists of reports that move T - u C by at most `scale` each, which bounds its
-    skewness by scale / sqrt(V), its excess by scale^2 / V; by half a report at least, for continuity.
+    skewness by scale / sqrt(V), its excess by scale^2 / V; by half a report at least, for continuity. Noise that is
+    drawn once for each cell has an `excess` of its own.
     """
     z = quantile(tail)
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = np.where(variance > 0, scale / np.sqrt(variance), 0.0)
-        square = (z + np.maximum(outwards(z, skewness), skewness / 2)) ** 2
+        further = max(z**3 - 3 * z, 0.0) * excess / 24
+        square = (z + np.maximum(outwards(z, skewness), skewness / 2) + further) ** 2
         a = sizes**2 - square * size_variance
         half = np.sqrt(square * (sums**2 * size_variance + a * variance))
         seen = (sizes > 0) & (a > 0)

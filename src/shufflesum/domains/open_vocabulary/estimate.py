@@ -171,7 +171,7 @@ class VocabularyEstimate(BaseEstimate):
         labels = domain.texts(domain.rows(words))
         places: dict[bytes, int] = {}
         order = np.array([places.setdefault(label, len(places)) for label in labels])
-        found = _Subtraction.of(self.cells, self._noise, _Candidates(domain, list(places)))
+        found = _Subtraction.of(self._shares, self._noise, _Candidates(domain, list(places)), sampled=self._sampled)
         counts, heavier, rest = found.scores()
         return self.read_as(
             WordCounts,
@@ -231,10 +231,25 @@ class VocabularyEstimate(BaseEstimate):
         return cast("OpenVocabulary", self.domain)
 
     @property
+    def _sampled(self) -> bool:
+        """Whether each user reports under one function, drawn at random, and not under all of them."""
+        return self.plan.positions is None
+
+    @property
+    def _shares(self) -> Floats:
+        """The table as if each user had one report, an equal part of it in each function that they reported under."""
+        cells = self.cells.astype(np.float64)
+        if self._sampled:
+            return cells
+        shares: Floats = self.users * self._means.mean.reshape(cells.shape) / len(cells)
+        return shares
+
+    @property
     def _noise(self) -> float:
-        """The variance of the noise in all cells of a word together, one under each function."""
+        """The variance of the noise in all cells of a word together, one under each function, of such parts."""
         functions, _ = self._domain.layout
-        return functions * self.users**2 * float(self._means.variance("users").max())
+        parts = functions if self._sampled else 1 / functions
+        return parts * self.users**2 * float(self._means.variance("users").max())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,9 +348,10 @@ class _Subtraction:
     noise: float  # variance of the dummy reports in a word's cells together
     candidates: _Candidates
     subtracted: Floats
+    sampled: bool = True  # whether users' choice of a function leaves variance in the cells of words subtracted
 
     @staticmethod
-    def of(cells: NDArray[np.int64], noise: float, candidates: _Candidates) -> _Subtraction:
+    def of(cells: Floats, noise: float, candidates: _Candidates, *, sampled: bool) -> _Subtraction:
         """Subtract in at most four passes, heaviest first: an error in the heavy ones would spoil all others.
 
         Within a pass each word is estimated from a table that the heavier ones have left already. Words that are not
@@ -345,7 +361,7 @@ class _Subtraction:
         of the numbers that cells can tell apart.
         """
         table = np.ascontiguousarray(cells, dtype=np.float64)
-        state = _Subtraction(table, table.copy(), noise, candidates, np.zeros(len(candidates.labels)))
+        state = _Subtraction(table, table.copy(), noise, candidates, np.zeros(len(candidates.labels)), sampled)
         for _ in range(_PASSES if len(table) >= TELLING_FUNCTIONS else 0):
             before = state.subtracted.copy()
             state._pass()
@@ -372,14 +388,15 @@ class _Subtraction:
     @property
     def _rest(self) -> float:
         """The variance of a word's cells but for words subtracted there: the spread of the table, noise at least."""
-        spread = self.residual.var(axis=1).sum() - self.subtracted.sum() / self.table.shape[1]
+        spread = self.residual.var(axis=1).sum() - self.sampled * self.subtracted.sum() / self.table.shape[1]
         return self._scale**2 * self._fitted * max(float(spread) * self._fitted, self.noise)
 
     def scores(self) -> tuple[Floats, Floats, float]:
         """Estimates of all candidates; their variance in two parts, by heavier words and by all the rest.
 
         A word of count c puts Binomial(c, 1/S) reports into a cell of its own, of which c/S are subtracted: for others
-        in that cell about c/S of variance remain, which is just what was subtracted there.
+        in that cell about c/S of variance remain, which is just what was subtracted there; none where users report
+        under all functions.
         """
         counts, heavier = np.empty_like(self.subtracted), np.empty_like(self.subtracted)
         for block, buckets in self.candidates.blocks():
@@ -389,6 +406,10 @@ class _Subtraction:
     @property
     def others(self) -> ResidualDistribution:
         """What the cells of a word hold but for words subtracted there, whose variance is known apart."""
+        if not self.sampled:  # what was subtracted leaves nothing behind
+            return ResidualDistribution.of(
+                self.residual, np.ones(self.residual.shape, bool), self._scale * self._fitted
+            )
         usual = (self.table - self.residual) * self.table.shape[0] <= self._rest
         # Where most cells of a function are shared with heavy words, their share is counted twice: on the safe side.
         usual |= usual.mean(axis=1, keepdims=True) < 0.5
@@ -400,7 +421,7 @@ class _Subtraction:
         own = self.subtracted[block]
         even = (self.table.sum() - self.subtracted.sum()) / self.table.shape[1]
         found = self._scale * np.where(own > 0, 1.0, self._fitted) * (left - even)
-        return own + found, self._scale**2 * np.maximum(held - left - own, 0)
+        return own + found, self.sampled * self._scale**2 * np.maximum(held - left - own, 0)
 
     def _pass(self) -> None:
         places, rows, estimates = [], [], []
@@ -424,6 +445,7 @@ class _Subtraction:
             rest,
             _HEAVY,
             self._freedom // _FREE,
+            float(self.sampled),
         )
         self.subtracted[order] = own
 
@@ -451,6 +473,7 @@ def _subtract(
     rest: float,
     heavy: float,
     most: int,
+    sampled: float,
 ) -> None:
     """Estimate each word in turn, and put what it holds out of its cells before the next one; words come and go."""
     functions, wide = residual.shape
@@ -467,7 +490,7 @@ def _subtract(
             fullest = max(fullest, residual[function, bucket])
         even = (reports - total) / wide
         count = own[word] + scale * (left - even)
-        least = heavy * np.sqrt(rest + scale**2 * max(held - left - own[word], 0.0))
+        least = heavy * np.sqrt(rest + sampled * scale**2 * max(held - left - own[word], 0.0))
         without = count - own[word] / functions - scale * (fullest - even / functions)
         seen = count > least and without > least * np.sqrt(1 - 1 / functions)
         if seen and fitted < most:

@@ -22,6 +22,7 @@ from shufflesum.encodings import MultiHot, Scale
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.auditing import CellGroup, Events, ExpectedCounts, Revealed, Variant
 from shufflesum.mechanisms.mechanism import CountTable, Floats
+from shufflesum.privacy import NoisyCountsAccountant
 from shufflesum.randomness import PROBABILITY_BITS
 
 if TYPE_CHECKING:
@@ -155,9 +156,9 @@ class NoisyCountsAttack(auditing.Attack):
             seen = replace(
                 self.mechanism,
                 probabilities=tuple(math.floor(p * 2.0**PROBABILITY_BITS) * 2.0**-PROBABILITY_BITS for p in at),
-                cap=None,
             )
-            found.append(seen.accountant(self.encoding, self.guarantee).epsilon_lower(delta))
+            changed = seen.changed_counts(self.encoding, self.guarantee)
+            found.append(NoisyCountsAccountant(changed).epsilon_lower(delta))
         return Revealed(float(np.max(highs / np.array(self.mechanism.probabilities))), min(found))
 
     def score(self, table: CountTable) -> float:

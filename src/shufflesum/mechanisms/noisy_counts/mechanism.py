@@ -19,7 +19,7 @@ from shufflesum._checks import check_choice, check_number, check_size
 from shufflesum._search import GRID, bracket
 from shufflesum.cells import MOST_CELLS
 from shufflesum.encodings import Encoding, MultiHot
-from shufflesum.errors import ParameterError, PlanError, PrivacyError
+from shufflesum.errors import ParameterError, PrivacyError
 from shufflesum.mechanisms import auditing
 from shufflesum.mechanisms.frequencies import BinomialNoise, Frequencies, ends_of, quantile, reach
 from shufflesum.mechanisms.mechanism import (
@@ -31,7 +31,6 @@ from shufflesum.mechanisms.mechanism import (
     GroupSums,
     Means,
     Mechanism,
-    NoiseBy,
     Search,
     Target,
 )
@@ -55,18 +54,17 @@ class NoisyCounts(Mechanism):
 
     Where users are counted in groups, the last of `trials` and `probabilities` is the noise of those counts.
     A user whose dummy reports, over all cells, are more than `cap` draws them again; blanks fill up what is left of
-    room. Without a cap nothing can be sent: such a plan is for one process, which draws each cell's noise once.
+    room.
     """
 
     kind: ClassVar[str] = "noisy-counts"
     family: ClassVar[str] = "noisy-counts"
     accepts: ClassVar[type[Encoding]] = MultiHot
-    noise_options: ClassVar[tuple[NoiseBy, ...]] = ("users", "curator")
 
     digits: int
     trials: tuple[int, ...]
     probabilities: tuple[float, ...]
-    cap: int | None
+    cap: int
 
     def __post_init__(self) -> None:
         """Refuse what no domain could make sense of, and keep Python's own numbers: others read otherwise in JSON."""
@@ -85,17 +83,11 @@ class NoisyCounts(Mechanism):
                     "out-of-range",
                     f"a probability is {probability!r}; it must be a multiple of 2**-53, at least 0 and below 1",
                 )
-        if self.cap is not None:
-            check_size("cap", self.cap, 0, MOST_CELLS)
-            object.__setattr__(self, "cap", int(self.cap))
+        check_size("cap", self.cap, 0, MOST_CELLS)
+        object.__setattr__(self, "cap", int(self.cap))
         object.__setattr__(self, "digits", int(self.digits))
         object.__setattr__(self, "trials", tuple(map(int, self.trials)))
         object.__setattr__(self, "probabilities", tuple(map(float, self.probabilities)))
-
-    @property
-    def noise_by(self) -> NoiseBy:
-        """Without a cap nothing can be sent."""
-        return "curator" if self.cap is None else "users"
 
     @property
     def levels(self) -> int:
@@ -146,7 +138,7 @@ class NoisyCounts(Mechanism):
                 f"dimension {encoding.dimension} with {self.digits} digits needs {layout.size} report cells; the "
                 "report format has fewer than 2**32: lower the dimension or the digits",
             )
-        if self.cap is not None and self.reports(encoding) > MOST_CELLS:
+        if self.reports(encoding) > MOST_CELLS:
             raise ParameterError(
                 "too-many-reports",
                 f"a user would send {self.reports(encoding)} reports; fewer than 2**32 can be sent: lower the cap",
@@ -160,7 +152,7 @@ class NoisyCounts(Mechanism):
         """Room for all that is true and for as many dummy reports as the cap allows, or as there are trials."""
         layout = self.layout(encoding)
         most = sum(size * trials for size, trials in zip(layout.sizes, self.trials, strict=True))
-        return layout.most_true + (most if self.cap is None else min(self.cap, most))
+        return layout.most_true + min(self.cap, most)
 
     def dummy_reports(self, encoding: MultiHot) -> float:
         """How many dummy reports a user sends on average."""
@@ -174,12 +166,6 @@ class NoisyCounts(Mechanism):
 
     def encoder(self, encoding: MultiHot, source: RandomSource) -> NoisyCountsEncoder:
         """What is true of each user, noise and blanks."""
-        if self.cap is None:
-            raise PlanError(
-                "one-process-only",
-                "this plan is for one process, which draws the noise of all users at once; nothing can be sent under "
-                "it: use aggregate or shufflesum run, or make a plan without noise_by='curator'",
-            )
         return NoisyCountsEncoder(self, encoding, source)
 
     def tally(self, encoding: MultiHot, source: RandomSource) -> NoisyCountsTally:
@@ -219,6 +205,13 @@ class NoisyCounts(Mechanism):
     def accountant(self, encoding: MultiHot, guarantee: Guarantee) -> accounting.NoisyCountsAccountant:
         """A table whose cells change by one, as many as the sensitivity says; only noise of honest users counts."""
         honest, rounds = guarantee.honest_users, guarantee.rounds
+        exceeded = accounting.overflow_upper(self.user_noise(encoding), self.cap)
+        changed = self.changed_counts(encoding, guarantee)
+        return accounting.NoisyCountsAccountant(changed, min(1.0, rounds * honest * exceeded))
+
+    def changed_counts(self, encoding: MultiHot, guarantee: Guarantee) -> tuple[accounting.ChangedCounts, ...]:
+        """The counts that a user can change, all digits and rounds, as if nobody drew noise again for the cap."""
+        honest, rounds = guarantee.honest_users, guarantee.rounds
         counts: list[accounting.ChangedCounts] = []
         classes = self.layout(encoding).sensitivity.classes
         for change, q, p in zip(classes, self.trials, self.probabilities, strict=True):
@@ -232,10 +225,7 @@ class NoisyCounts(Mechanism):
                 )
             else:
                 counts.append(accounting.ChangedCounts(honest * q, p, change.changed * rounds, at_once=change.changed))
-        if self.cap is None:
-            return accounting.NoisyCountsAccountant(tuple(counts))
-        exceeded = accounting.overflow_upper(self.user_noise(encoding), self.cap)
-        return accounting.NoisyCountsAccountant(tuple(counts), min(1.0, rounds * honest * exceeded))
+        return tuple(counts)
 
     def min_malicious(self, encoding: MultiHot, table: CountTable, blanks: int, rejected: int, users: int) -> int:
         """Whoever follows the protocol has all reports accepted and sends at most 1 + trials of them into a cell."""
@@ -250,11 +240,9 @@ class NoisyCounts(Mechanism):
     def max_shift(self, encoding: MultiHot, users: int, malicious: int) -> float:
         """All reports of malicious users in the top digit of one coordinate, where they held nothing otherwise.
 
-        In one process nobody sends reports, and a row counts for no more than the width of its bounds. Groups are
-        taken to be equally large.
+        Groups are taken to be equally large.
         """
-        share = malicious / users * encoding.groups
-        return share if self.cap is None else share * self.reports(encoding) * float(self.weights[-1])
+        return malicious / users * encoding.groups * self.reports(encoding) * float(self.weights[-1])
 
     def attack(
         self, encoding: MultiHot, held: auditing.Held, guarantee: Guarantee, sample_table: Callable[[Any], CountTable]
@@ -272,9 +260,7 @@ class NoisyCounts(Mechanism):
     @classmethod
     def candidates(cls, encoding: MultiHot, search: Search, options: Options | None = None) -> Iterator[Candidate]:
         """Every number of digits, at its smallest certified noise."""
-        if search.noise_by == "curator" and encoding.scale is None:
-            return  # labels have one draw for each cell
-        for found in candidates(encoding, search, None if options is None else options.digits):
+        for found in candidates(encoding, search, getattr(options, "digits", None)):
             yield Candidate(found, encoding)
 
     @classmethod
@@ -289,7 +275,7 @@ class NoisyCounts(Mechanism):
     def describe(self, encoding: MultiHot) -> str:
         """What a user sends."""
         noise = f"about {self.dummy_reports(encoding):,.3g} further reports that are pure noise"
-        noise = f"and {noise}" if self.cap is None else f"{noise} (at most {self.cap:,}) and blanks"
+        noise = f"{noise} (at most {self.cap:,}) and blanks"
         if encoding.scale is None:
             return f"up to {encoding.most_true} chosen labels, {noise}"
         where = f" and the group, one of {encoding.groups:,}," if encoding.counted else ","
@@ -299,12 +285,10 @@ class NoisyCounts(Mechanism):
 
 
 _SENT = 1 / 24  # the chance of a trial at most: dummy reports then are hardly more than the variance they bring
-_DRAWN = 1 / 3  # in one process, where trials cost bits, and nobody sends reports
 _CHARGED = 0.01  # the part of delta that the cap may cost
 _FINE = 0.01  # rounding at so small a part of the noise asks for no further digit
 _FEW_COUNTS = 20  # a cell with a smaller variance is far from normal
 _MOST_REPORTS = 1 << 20  # of a user, before a planner chooses something else unasked: 54 MB, sealed
-_SPARE_BITS = 1 << 33  # a gigabyte of random bits takes less than a second
 _DOUBLINGS = 8  # of the trials, where the guess was far too low
 _TOLERANCE = 1e-4  # relative, of the noise
 
@@ -352,13 +336,7 @@ class _Certifier:
     search: Search
 
     def is_practical(self, mechanism: NoisyCounts) -> bool:
-        """Whether a planner should choose so much noise unasked: a small crowd needs many dummy reports of each user.
-
-        In one process noise must not take much longer to draw than the values take to round.
-        """
-        dimension, users = self.encoding.dimension, self.search.guarantee.users
-        if self.search.noise_by == "curator":
-            return 2 * users * dimension * sum(mechanism.trials) <= 16 * users * dimension + _SPARE_BITS
+        """Whether a planner should choose so much noise unasked: each of few users sends many dummy reports."""
         return mechanism.reports(self.encoding) <= _MOST_REPORTS
 
     @property
@@ -377,8 +355,6 @@ class _Certifier:
         ratios = (2.0, 1.4) if few and digits > 1 else (2.0,)
         found = [self._with_split(digits, noise, ratio) for ratio in ratios]
         best = min(found, key=lambda mechanism: mechanism.expected_error(self.encoding, guarantee.users).noise)
-        if self.search.noise_by == "curator":
-            return best
         growth = 1 + math.exp(min(guarantee.epsilon, 700.0))
         most = _CHARGED * guarantee.delta / (growth * guarantee.rounds * guarantee.honest_users)
         return replace(best, cap=accounting.smallest_cap(best.user_noise(self.encoding), most * (1 - 1e-9)))
@@ -386,8 +362,8 @@ class _Certifier:
     def _with_split(self, digits: int, noise: float, ratio: float) -> NoisyCounts:
         """The smallest noise whose variance falls by this ratio from digit to digit, before the cap."""
         guarantee = self.search.guarantee
-        honest, chance = guarantee.honest_users, _DRAWN if self.search.noise_by == "curator" else _SENT
-        target = guarantee.delta * (1.0 if self.search.noise_by == "curator" else 1.0 - _CHARGED)
+        honest, chance = guarantee.honest_users, _SENT
+        target = guarantee.delta * (1.0 - _CHARGED)
         guess = [noise * sum(ratio**i for i in range(digits)) * ratio**-j for j in range(digits)]
         if self.encoding.counted:
             # A count's noise moves all means of its group, by a width at most, and costs as much privacy as a digit's:
@@ -399,10 +375,13 @@ class _Certifier:
             """With `scale` times the guessed variances, chances rounded up to what can be drawn."""
             each = [scale * variance / (honest * q) for variance, q in zip(guess, trials, strict=True)]
             chances = [0.5 * (1.0 - math.sqrt(max(0.0, 1.0 - 4.0 * variance))) for variance in each]
-            return NoisyCounts(digits, tuple(trials), tuple(max(1, math.ceil(p * GRID)) / GRID for p in chances), None)
+            return NoisyCounts(
+                digits, tuple(trials), tuple(max(1, math.ceil(p * GRID)) / GRID for p in chances), MOST_CELLS
+            )
 
         def delta(scale: float) -> float:
-            return scaled(scale).accountant(self.encoding, guarantee).delta_upper(guarantee.epsilon)
+            counts = scaled(scale).changed_counts(self.encoding, guarantee)
+            return accounting.NoisyCountsAccountant(counts).delta_upper(guarantee.epsilon)
 
         for _ in range(_DOUBLINGS):
             if honest * max(trials) > accounting.MOST_TRIALS:
@@ -512,6 +491,9 @@ class NoisyCountsGroupSums:
     layout: MultiHot
     table: CountTable
     users: int
+
+    origin: float = 0.0
+    excess: float = 0.0
 
     @property
     def counts(self) -> Floats:
