@@ -73,7 +73,7 @@ PARAMETERS: dict[str, st.SearchStrategy[Mechanism]] = {
             digits=st.just(digits),
             trials=st.tuples(*[st.integers(1, MOST_TRIALS)] * digits),
             probabilities=st.tuples(*[st.integers(0, 2**53 - 1).map(lambda numerator: numerator / 2**53)] * digits),
-            cap=st.none() | st.integers(0, MOST_CELLS),
+            cap=st.integers(0, MOST_CELLS),
         )
     ),
     "noisy-slots": st.builds(

@@ -101,7 +101,7 @@ def test_cells_end_below_2_to_the_32() -> None:
     most = encoding_for(Arrays((2**32 - 2) // 2, (0.0, 1.0)), NoisyCounts)
     assert isinstance(most, MultiHot)
     more = replace(most, coordinates=most.coordinates + 1)
-    NoisyCounts(2, (1, 1), (0.5, 0.5), 2).check(most)
+    NoisyCounts(2, (1, 1), (0.5, 0.5), 0).check(most)
     with refusal("too-many-cells", error=ParameterError):
         NoisyCounts(2, (1, 1), (0.5, 0.5), 2).check(more)
     with refusal("too-many-reports", error=ParameterError):
