@@ -16,8 +16,8 @@ from shufflesum.mechanisms import NoisyCounts
 
 REPEATS = 30
 TRIALS = [
-    AddTrial(5000, 20, NoisyCounts(1, (1,), (0.25,), 1)),
-    AddTrial(5000, 20, NoisyCounts(3, (2, 1, 3), (0.5, 0.0625, 0.125), 6)),
+    AddTrial(5000, 20, NoisyCounts(1, (1,), (0.25,), 10**6)),
+    AddTrial(5000, 20, NoisyCounts(3, (2, 1, 3), (0.5, 0.0625, 0.125), 10**6)),
     AddTrial(3000, 20, NoisyCounts(4, (8, 4, 2, 1), (0.0625,) * 4, 40)),
 ]
 

@@ -117,7 +117,7 @@ def test_one_row_at_a_time_or_all_at_once_is_the_same_law() -> None:
 @pytest.mark.long
 def test_random_rounding_keeps_the_mean_to_the_last_bits_it_looks_at() -> None:
     """Chi-square of the four neighbours of 0 and 1 in 2^-15: ties are settled by further bits."""
-    mechanism, tiny = NoisyCounts(4, (1,) * 4, (0.5,) * 4, 4), 0.4 * 2.0**-15 / 15
+    mechanism, tiny = NoisyCounts(4, (1,) * 4, (0.5,) * 4, 10**6), 0.4 * 2.0**-15 / 15
     rows = np.full((2_000_000, 10), tiny)
     table = np.zeros(40, dtype=np.int64)
     domain = Arrays(10, (0.0, 1.0))
@@ -161,7 +161,7 @@ def plan_of(mechanism: NoisyCounts, dimension: int = 1, users: int = 1) -> Plan:
 
 
 def test_sums_of_digits_are_exact_beyond_what_sixteen_bits_count() -> None:
-    silent = NoisyCounts(3, (1, 1, 1), (0.0, 0.0, 0.0), 3)
+    silent = NoisyCounts(3, (1, 1, 1), (0.0, 0.0, 0.0), 10**6)
     values = np.random.default_rng(1).integers(0, 8, (70_000, 3))
     tally = Tally(plan_of(silent, 3))
     tally.add(np.where(values == 5, 7, values) / 7)
@@ -174,7 +174,7 @@ def test_sums_of_digits_are_exact_beyond_what_sixteen_bits_count() -> None:
 
 
 def test_merged_tallies_draw_noise_once_for_all() -> None:
-    certain = NoisyCounts(1, (4,), (1 - 2.0**-53,), 4)
+    certain = NoisyCounts(1, (4,), (1 - 2.0**-53,), 10**6)
     one, other = Tally(plan_of(certain)), Tally(plan_of(certain))
     one.add(np.zeros((3, 1)))
     other.add(np.ones((5, 1)))
