@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,6 +91,18 @@ def _count_digits(
             table[counts[0] + group] += 1
 
 
+@kernel
+def _count_levels(rounded: UInts, groups: UInts, counts: CountTable) -> None:
+    """Count how often each coordinate has each number in each group: one addition, however many digits it has."""
+    for i in range(rounded.shape[0]):
+        own = counts[groups[i]]
+        for c in range(rounded.shape[1]):
+            own[c, rounded[i, c]] += 1
+
+
+_MOST_COUNTS = 1 << 17  # of groups, coordinates and numbers: a megabyte, within a core's cache
+
+
 class _DigitCells:
     """Where the digits of users' numbers are, in the cells of their group."""
 
@@ -98,8 +111,23 @@ class _DigitCells:
         if isinstance(encoding, MultiHot) and encoding.scale is not None:
             digits, first = Digits(mechanism.radices), mechanism.positions(encoding).first
             self._rounding = Rounding(digits.levels, encoding.scale, source)
-            counts = first[-2:-1] if encoding.counted else first[:0]
+            counts, self._groups = first[-2:-1] if encoding.counted else first[:0], encoding.groups
             self._layout: _Layout = digits.cell_of, np.array(digits.sizes, dtype=np.int64), first, counts
+
+    def add(self, block: GroupedValues | Values, table: CountTable) -> None:
+        """Add the cells of these users' digits, and of their groups, to the table."""
+        rounded, groups, (cell_of, sizes, first, counts) = self(block)
+        shape = self._groups, rounded.shape[1], len(cell_of)
+        if math.prod(shape) > min(_MOST_COUNTS, rounded.size):
+            _count_digits(rounded, groups, cell_of, sizes, first, counts, table)
+            return
+        held: CountTable = np.zeros(shape, dtype=np.int64)
+        _count_levels(rounded, groups, held)
+        each = [held @ (cell_of[:, [j]] == np.arange(size)) for j, size in enumerate(sizes.tolist())]
+        digits = np.concatenate([one.transpose(1, 0, 2).reshape(shape[1], -1) for one in each], axis=1).reshape(-1)
+        table[: digits.size] += digits
+        if counts.size:
+            table[digits.size :] += held[:, 0].sum(axis=1)  # everybody in a group has one number at each coordinate
 
     def __call__(self, block: GroupedValues | Values) -> tuple[UInts, UInts, _Layout]:
         """Rounded numbers, groups and the layout of cells, as the kernels take them."""
@@ -156,8 +184,7 @@ class NoisyTableTally:
             if count_cells(cells.reshape(-1), table):
                 block.refuse(cells)
         else:
-            rounded, groups, layout = self._digit_cells(block)
-            _count_digits(rounded, groups, *layout, table)
+            self._digit_cells.add(block, table)
 
     def noise(self, users: int) -> CountTable:
         """One draw for each cell, that of the one process or of the shuffler."""
