@@ -76,7 +76,7 @@ def test_clipping_is_blamed_only_where_it_may_have_been() -> None:
         (unclear,) = at_the_edge(at, np.array([deviation]), str, named=True, clipped=clipped)
         assert "clip" not in str(unclear)
         assert "users too few" in str(unclear)
-    few = ss.aggregate(pd.DataFrame({"age": [30.0] * 200}), bounds=(0, 1000), source=SeededSource(1), **TARGET)
+    few = ss.aggregate(pd.DataFrame({"age": [30.0] * 100}), bounds=(0, 1000), source=SeededSource(1), **TARGET)
     assert "clip" not in str(few.warnings[0])
 
 
