@@ -31,7 +31,7 @@ GOLDEN = [
     "golden_multi_choice",
     "golden_group_by",
 ]
-POSITIONS = ["golden_positions"]
+POSITIONS = ["golden_positions", "golden_positions_groups"]
 YES, NO = 0, 2**32 - 1
 """Words that make a coin of any chance but 0 and 1 show heads, and tails."""
 

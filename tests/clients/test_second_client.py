@@ -104,7 +104,7 @@ def test_own_cells_are_the_golden_ones() -> None:
 
 
 def test_cells_at_positions_are_the_golden_ones() -> None:
-    for name in ("positions",):
+    for name in ("positions", "positions_groups"):
         cells = Cells(vector(f"golden_{name}_task")["plan"])
         golden = vector(f"golden_{name}_upload")
         assert cells.positions == [report["position"] for report in golden["reports"]]

@@ -41,14 +41,14 @@ TRUE = {1: [2, 2, 1], 4: [1, 2, 1, 2]}
 class Deployment:
     """A task, its parties' keys, and uploads of a few users."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan, held: list[Any] | None = None) -> None:
         self.folder = folder
         keys, public = RoundKeys.write(folder / "analyzer", plan.rounds)
         self.keys = RoundKeys.load(keys)
         expires = datetime(2099, 1, 1, tzinfo=UTC)
         self.task = Task("noisy", plan, load_public_keys(public), "https://shuffler.example.org", expires)
         self.shuffler, self.analyzer = (NoiseKey(NoiseKey.write(folder / name)[0]) for name in ("s", "a"))
-        self.uploads = [self.upload(held) for held in HELD[plan.reports]]
+        self.uploads = [self.upload(each) for each in (HELD[plan.reports] if held is None else held)]
 
     def upload(self, held: Any) -> bytes:
         return Upload.seal(self.task, ss.Randomizer(self.task.plan).randomize([held]), 1).sealed
@@ -107,6 +107,32 @@ def test_the_table_is_the_truth_and_one_draw_of_each_server(deployment: Deployme
     assert (counts.table - noise).tolist() == TRUE[deployment.task.plan.reports]
     assert (counts.blanks, counts.rejected) == (0, 0)
     assert counts.missing() is None
+
+
+EVERY_DOMAIN: list[tuple[Domain, Any]] = [
+    (ss.Arrays(3, (0.0, 8.0)), np.array([[1.0, 4.0, 8.0]] * 3)),
+    (ss.GroupBy(["a", "b"], values=ss.Arrays(2, (0.0, 8.0))), (["a", "b", "b"], np.array([[1.0, 3.0]] * 3))),
+    (ss.OpenVocabulary(width=32, depth=2), ["here", "there", "here"]),
+    (ss.MultiChoice(100, max_choices=3), [[1, 2], [], [99, 3, 4]]),  # so many labels that they share a position
+]
+
+
+@pytest.mark.parametrize(("domain", "held"), EVERY_DOMAIN, ids=lambda given: type(given).__name__)
+def test_every_domain_goes_through(domain: Domain, held: Any, tmp_path: Path) -> None:
+    plan = ss.plan(domain=domain, users=500, epsilon=8.0, delta=1e-3, noise_by="servers")
+    deployment = Deployment(tmp_path, plan, [])
+    reports = ss.Randomizer(plan).randomize(held)
+    for start in range(0, len(reports), plan.reports):
+        own = reports[start : start + plan.reports]
+        deployment.uploads.append(Upload.seal(deployment.task, own, 1).sealed)
+    written = deployment.write()
+    counts = deployment.count(written)
+    digest, users = set_digest(lambda: deployment.uploads, deployment.task, 1)
+    noise = deployment.draw(deployment.shuffler, "shuffler", digest)
+    noise = noise + deployment.draw(deployment.analyzer, "analyzer", written.digest)
+    true = np.bincount(reports.cells[reports.cells != BLANK], minlength=plan.cells)
+    np.testing.assert_array_equal(counts.table - noise, true)
+    assert (users, counts.users, counts.missing()) == (3, 3, None)
 
 
 def test_every_position_has_its_users_its_dummies_and_blanks_up_to_a_public_number(several: Deployment) -> None:

@@ -189,7 +189,7 @@ def test_the_golden_upload_opens(name: str, private_key: X25519PrivateKey) -> No
     assert reports.cells.tolist() == [report["cell"] for report in golden["reports"]]
 
 
-POSITIONS = pytest.mark.parametrize("name", ["golden_positions"])
+POSITIONS = pytest.mark.parametrize("name", ["golden_positions", "golden_positions_groups"])
 """Under plans where servers draw the noise: reports in the order of their positions, to the key of their round."""
 
 
@@ -217,9 +217,10 @@ def test_the_library_reports_at_positions_what_the_golden_upload_has(name: str) 
     task, golden = golden_task(name), vector(f"{name}_upload")
     cells = [report["cell"] for report in golden["reports"]]
     assert [cell for cell in cells if cell != BLANK] == golden["own_cells"]
-    randomizer = Randomizer(task.plan, round_number=golden["round"])
-    assert randomizer.randomize([golden["held"]]).cells.tolist() == cells
-    upload = Upload.seal(task, randomizer.randomize([golden["held"]]), golden["round"])
+    randomizer, held = Randomizer(task.plan, round_number=golden["round"]), golden["held"]
+    row: Any = ([held[0]], np.array([held[1]])) if name == "golden_positions_groups" else [held]
+    assert randomizer.randomize(row).cells.tolist() == cells
+    upload = Upload.seal(task, randomizer.randomize(row), golden["round"])
     key = X25519PrivateKey.from_private_bytes(bytes.fromhex(golden["analyzer_private_keys"][golden["round"] - 1]))
     opened = open_many(upload.sealed, key, seal_info(task.id, golden["round"]), task.positions_of_upload)
     assert opened.encoded.view(">u4").ravel().tolist() == cells
