@@ -94,8 +94,9 @@ def plan(
     given as its options: `NoisyCounts.Options(digits=3)`, `RandomizedResponse.Options(coordinates=2, levels=7)`.
     `accountant="paper"` uses the published formulas as they stand. `noise_by` says who draws the noise: "users" (the
     default here), the "shuffler" once for all, shuffler and analyzer each by itself ("servers"), or "curator", one
-    process that holds all rows: nothing can be sent under such a plan. A shuffler that draws noise adds at most
-    `max_dummies` reports to a batch, on average; a plan for more is refused, or the users draw the noise unasked.
+    process that holds all rows: nothing can be sent under such a plan, and numbers and vectors are summed exactly
+    ("noisy-sums"). A shuffler that draws noise adds at most `max_dummies` reports to a batch, on average; a plan for
+    more is refused, or the users draw the noise unasked.
     """
     check_choice("accountant", accountant, ("exact", "paper"))
     unasked = noise_by is None

@@ -306,16 +306,19 @@ class L2Ball(ArrayDomain):
     def better_domain(self, plan: Any) -> str | None:
         """`Arrays` that just hold the ball, as they may be better for few coordinates.
 
-        There neighbours differ by twice the norm in each coordinate, but nothing is lost by rounding to bits.
+        There neighbours differ by twice the norm in each coordinate, but nothing is lost by rounding to bits, and few
+        coordinates get Laplace noise.
         """
+        alone = plan.noise_by == "curator"
         width, size = 2.0 * self.clipping_norm, self.dimension
         weights = ((width * size) ** 2, width**2 * size**3)
         as_arrays = curator_error(plan.users, weights, plan.epsilon, plan.delta, plan.rounds)
-        if _NOISY_COUNTS_TIMES_CURATOR * as_arrays >= plan.expected_error.total:
+        if (1.0 if alone else _NOISY_COUNTS_TIMES_CURATOR) * as_arrays >= plan.expected_error.total:
             return None
+        mechanism = "" if alone else ", mechanism='noisy-counts'"
         return (
-            f"for {size} numbers `Arrays` serve better: plan with shape={size}, mechanism='noisy-counts' and bounds of "
-            "minus and plus the clipping norm around the centre"
+            f"for {size} numbers `Arrays` serve better: plan with shape={size}{mechanism} and bounds of minus and plus "
+            "the clipping norm around the centre"
         )
 
     def check_complete(self) -> None:

@@ -21,8 +21,8 @@ from shufflesum.mechanisms.mechanism import Target, VectorMeans
 class L2BallEstimate(MeanEstimate):
     """The users' mean and sum; of layers as one vector, and in their own shapes as `layers`.
 
-    The mean is unbiased but for the clipping of rotated coordinates, which error bars include as it is on average over
-    rotations. It can leave the ball.
+    The mean is unbiased; but where bits are sent for the clipping of rotated coordinates, which error bars include as
+    it is on average over rotations. It can leave the ball.
     """
 
     @property
