@@ -110,6 +110,12 @@ class NoiseKey:
 
         A shuffler enters its finished batch as well: the same set must not become another batch, whatever the cause.
         """
+        if partner == self.fingerprint:
+            raise ReportsError(
+                "key-mismatch",
+                f"{self.path} is the noise key of the other server as well, so that each would know the other's noise; "
+                "make a noise key on each of them (shufflesum keygen --noise NAME)",
+            )
         entry = {"role": role, "task": task_id, "round": round_number, "set": digest.hex(), "partner": partner}
         with self._ledger.change() as change:
             self._enter(change, entry)

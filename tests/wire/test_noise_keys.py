@@ -78,6 +78,13 @@ def test_an_analyzer_with_another_noise_key_is_refused(key: NoiseKey) -> None:
     key.bind("shuffler", TASK, 1, SET, partner="aa" * 16)
 
 
+def test_two_servers_do_not_draw_with_one_key(key: NoiseKey) -> None:
+    # each would know the other's noise, and could take it off what is published
+    with refusal("key-mismatch", "keygen --noise", error=ReportsError):
+        key.bind("shuffler", TASK, 1, SET, partner=key.fingerprint)
+    assert key.bound("shuffler", TASK, 1) is None
+
+
 def test_what_a_key_is_used_for_is_on_the_disk_before_anybody_has_its_bits(
     key: NoiseKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
