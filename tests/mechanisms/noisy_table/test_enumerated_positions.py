@@ -26,6 +26,7 @@ from shufflesum.cells import BLANK
 from shufflesum.encodings import Positions
 from shufflesum.mechanisms import NoisyTable
 from shufflesum.privacy import NoiseDistribution
+from shufflesum.privacy.engine.gaussian import gaussian_noise
 from shufflesum.randomness import random_uints
 from shufflesum.reports import Counts
 from shufflesum.testing import SeededSource
@@ -72,6 +73,28 @@ CASES = {
         },
         tuple({"q": chosen} for chosen in (None, [], ["a"], ["b"], ["a", "b"])),
         3.0,
+    ),
+    "words": Case({"domain": ss.OpenVocabulary(width=2, depth=2)}, tuple(f"word {number}" for number in range(24))),
+    "binary": Case({"shape": 1, "mechanism": NoisyTable.Options((2, 2))}, (0.0, 0.3, 0.8, 1.0)),
+    "ternary": Case({"shape": 1, "mechanism": NoisyTable.Options((3,))}, (0.0, 0.3, 0.8, 1.0)),
+    "mixed radices": Case({"shape": 1, "mechanism": NoisyTable.Options((4, 2))}, (0.0, 0.3, 0.5, 0.8, 1.0), 6.0, 0.2),
+    "two numbers": Case(
+        {"shape": 2, "mechanism": NoisyTable.Options((3,))},
+        tuple(itertools.product((0.0, 0.5, 1.0), repeat=2)),
+        epsilon=3.0,
+        delta=0.1,
+    ),
+    "binary in groups": Case(
+        {"domain": ss.GroupBy(ABC[:2], 1), "mechanism": NoisyTable.Options((2,))},
+        tuple(itertools.product(ABC[:2], ([0.0], [1.0]))),
+        epsilon=3.0,
+        delta=0.1,
+    ),
+    "ternary in groups": Case(
+        {"domain": ss.GroupBy(ABC[:2], 1), "mechanism": NoisyTable.Options((3,))},
+        tuple(itertools.product(ABC[:2], ([0.0], [0.5], [1.0]))),
+        epsilon=7.0,
+        delta=0.2,
     ),
 }
 
@@ -350,3 +373,20 @@ def test_plans_have_the_least_noise(name: str, epsilon: float) -> None:
     assert noise.variance == pytest.approx(row[epsilon], rel=0.005)
     twice = ss.plan(domain=domain, users=1000, epsilon=epsilon, delta=1e-6, noise_by="servers")
     assert twice.expected_error.noise == pytest.approx(2 * plan.expected_error.noise)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("digits", [1, 3])
+@pytest.mark.parametrize("coordinates", [5, 10, 100, 1000])
+def test_ternary_digits_bring_no_more_noise_than_a_curator(coordinates: int, digits: int) -> None:
+    plan = ss.plan(
+        shape=coordinates,
+        users=50_000,
+        epsilon=1.0,
+        delta=1e-6,
+        noise_by="shuffler",
+        mechanism=NoisyTable.Options((3,) * digits),
+        max_dummies=10**9,
+    )
+    analytic = coordinates**2 * gaussian_noise(plan.epsilon, plan.delta) ** 2 / plan.users**2
+    assert plan.expected_error.noise <= 1.003 * analytic
