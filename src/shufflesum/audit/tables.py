@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shufflesum.audit.findings import chances
 from shufflesum.cells import BLANK
 from shufflesum.mechanisms.auditing import ExpectedCounts
 from shufflesum.mechanisms.noisy_table import NoisyTable
@@ -32,14 +31,10 @@ Draws = NDArray[np.int64]
 
 
 class Seen(NamedTuple):
-    """What was counted, by kind; the score of each batch by which of two rows its user held; and how much was drawn."""
+    """What was counted, by kind; and the score of each batch, by which of two rows its user held."""
 
     counts: list[tuple[str, list[ExpectedCounts]]]
     scores: tuple[list[float], list[float]]
-    draws: int
-    noise: float
-    """At most so many times the plan's variance."""
-    batches: int
 
 
 class _Law:
@@ -54,7 +49,6 @@ class _Law:
         self.part = np.cumsum(self.part)
         self.parts = np.append(np.bincount(self.part, weights=self.chances), 0.0)  # and one for what cannot be
         self.same = float(self.chances @ self.chances)
-        self.middle, self.variance = noise.half_length, noise.variance
 
     def histogram(self, draws: Draws) -> Draws:
         outside = (draws < 0) | (draws >= len(self.chances))
@@ -77,7 +71,6 @@ class TableNoiseWatch:
         self._last: dict[str, Draws] = {}
         self._histograms: dict[tuple[str, int], Draws] = {}
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
-        self._squares = [0.0, 0]
         self._scores: tuple[list[float], list[float]] = ([], [])
         self._batches = 0
 
@@ -123,8 +116,6 @@ class TableNoiseWatch:
             mine = draws[self._classes == number]
             found = law.histogram(mine)
             self._histograms[who, number] = self._histograms.get((who, number), 0) + found
-            self._squares[0] += float(np.sum(np.minimum(np.abs(mine - law.middle) / law.middle, 1.0) ** 2))
-            self._squares[1] += mine.size * law.variance / law.middle**2
         if who in self._last:
             self._equal(f"{who}: the draw of a cell came again in the next batch", self._last.pop(who), draws)
         else:
@@ -193,8 +184,5 @@ class TableNoiseWatch:
             for name, (happened, trials, expected) in self._sums.items()
             if trials
         ]
-        draws = sum(int(found.sum()) for found in self._histograms.values())
-        squares, planned = self._squares
-        most = chances(int(np.ceil(squares)), draws, 1e-9)[1] * draws
         kinds = [("draws", histograms), ("draws, positions and orders", events)]
-        return Seen(kinds, self._scores, draws, most / planned, self._batches)
+        return Seen(kinds, self._scores)
