@@ -28,9 +28,10 @@ import numpy as np
 
 from shufflesum._machine import SYSTEM_CLOCK
 from shufflesum.audit.findings import Sums, Tested, Watch, judged
-from shufflesum.errors import PrivacyError, ShufflesumError
-from shufflesum.keys import generate_private_key, load_public_keys, write_key_pair
+from shufflesum.errors import PlanError, PrivacyError, ShufflesumError
+from shufflesum.keys import RoundKeys, generate_private_key, load_public_keys, write_key_pair
 from shufflesum.mechanisms.auditing import Attack
+from shufflesum.noise_keys import NoiseKey
 from shufflesum.plans import Plan
 from shufflesum.service import require_service
 from shufflesum.service.client import Client
@@ -94,14 +95,19 @@ def deployed(name: str, plan: Plan) -> Iterator[Deployment]:
     """Start analyzer and shuffler on loopback; both stop, and their files go, at the end."""
     with tempfile.TemporaryDirectory(prefix=f"shufflesum-{name}-") as made:
         folder = Path(made)
-        key, public = write_key_pair(folder / "analyzer", generate_private_key())
+        noise: dict[str, list[str]] = {"analyzer": [], "shuffler": []}
+        if plan.noise_by == "users":
+            key, public = write_key_pair(folder / "analyzer", generate_private_key())
+        else:
+            key, public = RoundKeys.write(folder / "analyzer", plan.rounds)
+            noise = {role: ["--noise-key", str(NoiseKey.write(folder / role)[0])] for role in noise}
         task = _make_task(name, plan, public, folder)
         common = ["--task", str(folder / "task.json"), "--secret-file", str(folder / "secret"), "--store"]
-        arguments = [*common, f"sqlite:{folder}/tables", "--key", str(key), "--port", "0"]
+        arguments = [*common, f"sqlite:{folder}/tables", "--key", str(key), "--port", "0", *noise["analyzer"]]
         with _serving(folder, "analyzer", arguments) as analyzer:
             url = analyzer.url()
             port = task.shuffler.rpartition(":")[2]
-            arguments = [*common, f"sqlite:{folder}/uploads", "--analyzer", url, "--port", port]
+            arguments = [*common, f"sqlite:{folder}/uploads", "--analyzer", url, "--port", port, *noise["shuffler"]]
             with _serving(folder, "shuffler", arguments) as shuffler:
                 shuffler.url()
                 yield Deployment(task, folder, shuffler, url)
@@ -197,6 +203,12 @@ def audit_service(
     """
     require_service()
     plan.verify()
+    if plan.noise_by != "users":
+        raise PlanError(
+            "impossible-combination",
+            f"noise by {plan.noise_by!r} is the servers' own, and the audit of a deployment looks at users' noise; "
+            "audit the plan in memory, or plan with noise_by='users'",
+        )
     sums = Sums()
     recording = type("Recording", (_Recording, client), {})
     batches = uploads = 0

@@ -11,14 +11,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.refusals import refusal
 
 import shufflesum as ss
 from shufflesum import loopback as service_audit
 from shufflesum.audit.findings import Sums, judged
 from shufflesum.cli.audit import audit_command as command
+from shufflesum.errors import PlanError
 from shufflesum.keys import generate_private_key
-from shufflesum.loopback import Deployment, Server, audit_service
-from shufflesum.service.client import Client
+from shufflesum.loopback import Deployment, Server, audit_service, deployed
+from shufflesum.service.client import Client, estimates_in, fetch_estimate
 from shufflesum.testing import UnprotectedTask
 from shufflesum.wire import Upload
 
@@ -88,3 +90,22 @@ def test_what_a_server_keeps_or_sends_wrongly_is_found(tmp_path: Path, monkeypat
     assert any("sealed alike" in text for text in found([*bodies, bodies[0]]))
     (tmp_path / "uploads-wal").write_bytes(b"before" + bodies[1] + b"after")
     assert any("kept after its release" in text for text in found(bodies))
+
+
+def test_noise_of_servers_is_refused_before_they_start() -> None:
+    plan = ss.plan(users=10, domain=["a", "b"], epsilon=1.0, delta=1e-6, noise_by="servers")
+    with refusal("impossible-combination", "servers", error=PlanError):
+        audit_service(plan)
+
+
+def test_a_deployment_on_this_machine_draws_the_noise_of_its_servers() -> None:
+    plan = ss.plan(users=30, domain=["a", "b"], epsilon=1.0, delta=1e-6, noise_by="servers")
+    with deployed("noisy", plan) as deployment:
+        with Client(deployment.task, contributions=deployment.contributions) as client:
+            client.upload_many(["a"] * 30, [f"user {user}" for user in range(30)])
+        document = fetch_estimate(deployment.task, deployment.analyzer_url, wait=60.0)
+    (found,) = estimates_in(deployment.task, document).values()
+    low, high = found.count_interval(1 - 1e-7)
+    assert (low <= [30, 0]).all()
+    assert (high >= [30, 0]).all()
+    assert found.users == 30
