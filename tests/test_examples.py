@@ -45,10 +45,11 @@ from dataclasses import replace
 import shufflesum.domains.open_vocabulary.estimate as h
 import shufflesum.mechanisms.noisy_counts.mechanism as a
 import shufflesum.mechanisms.noisy_slots as s
+import shufflesum.mechanisms.noisy_sums.mechanism as n
 import shufflesum.mechanisms.noisy_table.noise as t
 import shufflesum.mechanisms.randomized_response.decode as r
 replaced, added, grouped = r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums
-slots, scores = s.surplus_reports, h._Subtraction._score
+slots, scores, sums = s.surplus_reports, h._Subtraction._score, n.NoisySums.decode
 def half_replaced(noise_probability, **rest):
     return replaced(noise_probability=noise_probability / 2, **rest)
 def half(right):
@@ -63,6 +64,9 @@ r.RandomizedResponseMeans, a.NoisyCountsMeans, a.NoisyCountsGroupSums = half_rep
 s.surplus_reports = lambda table, users: slots(table, users) // 2
 h._Subtraction._score = half_scores
 t.TableNoise.mean = property(lambda self: self.draws * self.distribution.half_length / 2)
+def half_summed(self, encoding, table, users):
+    return sums(self, encoding, table + int(self.noise_mean / 2), users)
+n.NoisySums.decode = half_summed
 """
 NO_NOISE = """
 import shufflesum.mechanisms.noisy_table.randomize as t

@@ -180,9 +180,9 @@ def test_groups_with_too_few_users_say_so(capsys: pytest.CaptureFixture[str]) ->
     plan = ss.plan(
         users=USERS, domain=ss.GroupBy(["DE", "FR", "IT"], (2,)), epsilon=1.0, delta=1e-6, noise_by="curator"
     )
-    table = np.full((3, plan.cells // 3), 2000)
-    table[2] = 0  # less than any noise leaves
-    print_estimate(estimate_of(plan, USERS, 0, table.ravel()), 0.95, ("visits", "age"))
+    table = np.full(plan.cells, 2000)
+    table[-1] = 0  # the last group's count: less than any noise leaves
+    print_estimate(estimate_of(plan, USERS, 0, table), 0.95, ("visits", "age"))
     shown = capsys.readouterr().out
     assert lacking(shown, "too few users", "1 of 3 groups have too few", "visits", "age") == []
     assert shown.count("too few users") == 2
