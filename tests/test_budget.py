@@ -19,7 +19,7 @@ from shufflesum.budget import Budget, Content, PlanCost, compose, costs_of
 from shufflesum.cautions import EnteredAgainWarning
 from shufflesum.errors import FileError, PrivacyError
 from shufflesum.plans import Plan
-from shufflesum.privacy.engine.filters import GaussianFilter, RenyiFilter
+from shufflesum.privacy.engine.filters import BasicFilter, GaussianFilter, RenyiFilter
 from shufflesum.protocol import Tally
 from shufflesum.testing import unprotected_plan
 
@@ -65,6 +65,23 @@ def test_what_plans_of_several_kinds_spend_together_is_at_most_the_budget(path: 
     together = compose(run)
     assert together.delta(EPSILON) <= DELTA
     assert together.epsilon(DELTA) > 0.7 * EPSILON  # it is well spent
+
+
+def test_counts_with_laplace_noise_are_added_up_by_their_epsilons(path: Path) -> None:
+    budget, labels = Budget.create(path, 1.5, 1e-5), ss.Categories(["a", "b", "c"])
+
+    def ask(epsilon: float) -> None:
+        ss.aggregate(["a", "b", "c"] * 300, domain=labels, epsilon=epsilon, delta=1e-6, budget=budget)
+
+    ask(1.0)
+    assert budget.spent == pytest.approx(1 / 1.5, rel=1e-6)
+    assert limits_of(Budget.open(path)) == limits_of(budget) == BasicFilter(1.5, 1e-5)
+    with refusal("budget-spent"):
+        ask(0.6)
+    largest = budget.ask(users=900, domain=labels, noise_by="curator")
+    assert 0.4 < largest.epsilon <= 0.51  # within some per cent
+    ask(0.49)
+    assert within_limits(budget)
 
 
 def test_two_continuations_that_each_fit_exactly_are_not_both_had(path: Path) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.budgets import DELTA, EPSILON, SMALL, THRICE
+from tests.budgets import DELTA, EPSILON, SMALL, THRICE, limits_of
 from tests.refusals import refusal
 
 from shufflesum.budget import Budget
 from shufflesum.domains import Categories
 from shufflesum.errors import FileError
 from shufflesum.ledger import Ledger
+from shufflesum.privacy.engine.filters import BasicFilter, GaussianFilter, RenyiFilter
 
 
 @pytest.fixture
@@ -62,9 +63,12 @@ def written(path: Path, *records: dict[str, Any]) -> Path:
 
 def test_what_the_next_test_damages_is_whole(tmp_path: Path) -> None:
     assert Budget.open(written(tmp_path / "empty", START)).spent == 0
-    for limits in (LIMITS, {"delta_share": 0.25, "order": None}):
-        path = written(tmp_path / str(limits["order"]), START, ENTERED | {"limits": limits}, ENTERED | {"place": 1})
-        assert [entry.plan for entry in Budget.open(path).entries] == ["x", "x"]
+    for share, order, kind in ((0.5, 3.0, RenyiFilter), (0.25, None, GaussianFilter), (1.0, None, BasicFilter)):
+        limits = {"delta_share": share, "order": order}
+        path = written(tmp_path / kind.__name__, START, *(ENTERED | {"place": at, "limits": limits} for at in (0, 1)))
+        budget = Budget.open(path)
+        assert [entry.plan for entry in budget.entries] == ["x", "x"]
+        assert type(limits_of(budget)) is kind
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from shufflesum.planning import plan as make_plan
 from shufflesum.plans import Plan, check_plan
 from shufflesum.privacy.engine.composition import ComposedUpper, compose_dominating
 from shufflesum.privacy.engine.filters import (
+    BasicFilter,
     GaussianFilter,
     PrivacyCost,
     PrivacyFilter,
@@ -348,8 +349,10 @@ def _cost(content: Content, plan: Plan) -> PlanCost | None:
 def _first(content: Content) -> float:
     """The epsilon that a search begins with: were all noise Gaussian, about all that is left; 0 where nothing is."""
     within = content.filter
-    spent = 0.0 if within is None else total(content.costs).privacy_loss / within.loss_limit
-    return content.epsilon * math.sqrt(max(0.0, 1.0 - spent))
+    if within is None:
+        return content.epsilon
+    spent = total(content.costs).privacy_loss / within.loss_limit
+    return content.epsilon * within.epsilon_of(max(0.0, 1.0 - spent))
 
 
 def _search(fits: Callable[[int], bool | None]) -> None:
@@ -428,7 +431,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of delta is for what may be revealed, and which privacy filter measures losses: Renyi, or Gaussian."""
+    """Which part of delta is for what may be revealed, and which privacy filter measures losses.
+
+    That is Renyi where there is an order, basic composition where all of delta is for what may be revealed, else
+    Gaussian.
+    """
 
     delta_share: float
     order: float | None  # of the moments
@@ -474,9 +481,12 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What sums of costs are compared with, from the first plan on."""
         if self.limits is None:
             return None
-        if self.limits.order is None:
-            return GaussianFilter(self.epsilon, self.delta, self.limits.delta_share)
-        return RenyiFilter(self.epsilon, self.delta, self.limits.delta_share, self.limits.order)
+        share, order = self.limits.delta_share, self.limits.order
+        if order is not None:
+            return RenyiFilter(self.epsilon, self.delta, share, order)
+        if share == 1.0:
+            return BasicFilter(self.epsilon, self.delta)
+        return GaussianFilter(self.epsilon, self.delta, share)
 
     @property
     def costs(self) -> list[PrivacyCost]:
@@ -619,14 +629,23 @@ def costs_of(plan: Plan) -> Callable[[PrivacyFilter], PrivacyCost]:
     _refuse_uncertified(plan)
     gaussian = plan.privacy.dominating_gaussian(plan.delta)
     if gaussian is not None:
-        return lambda within: within.gaussian_cost(*gaussian)
+        return lambda within: within.gaussian_cost(*gaussian, plan.rounds)
     pld = dominating_pld(replace(plan, guarantee=replace(plan.guarantee, rounds=1)))
     return lambda within: within.cost(pld, plan.rounds)
 
 
 def filter_for(epsilon: float, delta: float, costs: Callable[[PrivacyFilter], PrivacyCost]) -> PrivacyFilter:
-    """The filter that admits most plans like this one: for a budget that nothing was entered in, with no result yet."""
-    return min(privacy_filters(epsilon, delta), key=lambda within: within.part_of([costs(within)]))
+    """The filter that admits most plans like this one: for a budget that nothing was entered in, with no result yet.
+
+    What is left after these counts as the part of such a plan's epsilon that still fits: that is more where costs grow
+    with its square than where epsilons are added up.
+    """
+
+    def admitted(within: PrivacyFilter) -> float:
+        plans = within.times([costs(within)])
+        return math.floor(plans) + within.epsilon_of(plans - math.floor(plans))
+
+    return max(privacy_filters(epsilon, delta), key=admitted)
 
 
 def compose(plans: Sequence[Plan]) -> ComposedUpper:

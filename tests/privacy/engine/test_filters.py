@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from statistics import NormalDist as Normal
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from shufflesum.budget import costs_of, dominating_pld, filter_for
 from shufflesum.plans import Plan
 from shufflesum.privacy import Interval
 from shufflesum.privacy.engine.filters import (
+    BasicFilter,
     GaussianFilter,
     PrivacyCost,
     PrivacyFilter,
@@ -52,6 +54,7 @@ def used_up(within: PrivacyFilter) -> list[PrivacyCost]:
 KINDS: dict[str, Callable[[float, float, float], PrivacyFilter]] = {
     "gaussian": GaussianFilter,
     "moments": RenyiFilter.of,
+    "sums": lambda epsilon, delta, _: BasicFilter(epsilon, delta),
 }
 
 
@@ -164,7 +167,7 @@ def worst_of_few(within: PrivacyFilter, part: float) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("epsilon", "delta", "least"), [(0.5, 0.9, 0.6), (2.0, 0.6, 0.4), (3.0, 0.3, 0.3)])
+@pytest.mark.parametrize(("epsilon", "delta", "least"), [(0.5, 0.9, 0.6), (2.0, 0.6, 0.3), (3.0, 0.3, 0.3)])
 def test_no_way_of_choosing_real_plans_of_few_users_exceeds_it(
     kind: str, epsilon: float, delta: float, least: float
 ) -> None:
@@ -194,6 +197,60 @@ def test_what_masses_may_lack_is_charged() -> None:
     larger = replace(exact, symmetrised=1.1 * exact.symmetrised, infinity_mass=1.1 * exact.infinity_mass)
     assert within.cost(lacking).privacy_loss >= within.cost(larger).privacy_loss * (1 - 1e-12)
     assert within.cost(lacking).delta >= 1.1 * 0.02 + (1.1**2 - 1) * within.delta_limit * (1 - 1e-12)
+
+
+def exact_delta(choice: Choice, epsilon: float) -> Fraction:
+    """Of one mechanism, of its chances as doubles."""
+    steps, open_chance = choice
+    truth, revealed = Fraction(1.0 / (1.0 + math.exp(-steps * STEP))), Fraction(open_chance)
+    return revealed + (1 - revealed) * max(Fraction(0), truth - Fraction(math.exp(epsilon)) * (1 - truth))
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("choice", [(1, 0.0), (7, 1e-4), (40, 0.0), (40, 1e-9)], ids=str)
+@pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-8])
+def test_a_charge_of_plain_sums_is_a_guarantee_and_hardly_more(choice: Choice, delta: float, rounds: int) -> None:
+    found = BasicFilter(4.0, delta).cost(pair_of(choice), rounds)
+    epsilon, chance = found.privacy_loss / rounds, found.delta / rounds
+    allowed = Fraction(chance) * (1 + Fraction(1, 10**9))  # of the roundings of this test
+    assert exact_delta(choice, epsilon) <= allowed
+    if epsilon > 0:
+        assert exact_delta(choice, 0.999 * epsilon) > allowed  # the twin
+    assert choice[1] * (1 - 1e-12) <= chance
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_gaussian_noise_costs_plain_sums_what_each_round_does_by_itself(rounds: int) -> None:
+    """All rounds together have less, but others come between them."""
+    within, mu, delta = BasicFilter(4.0, 1e-5), 0.5, 1e-7
+    found = within.gaussian_cost(mu, delta, rounds)
+    epsilon, each = found.privacy_loss / rounds, mu / math.sqrt(rounds)
+
+    def exact(epsilon: float) -> float:
+        near, far = (Normal().cdf(-epsilon / each + sign * each / 2) for sign in (1, -1))
+        return near - math.exp(epsilon) * far + delta / rounds
+
+    assert exact(epsilon) <= found.delta / rounds * (1 + 1e-9)
+    assert exact(0.98 * epsilon) > found.delta / rounds  # the twin
+
+
+def test_plain_sums_are_used_up_by_answers_that_are_true_or_not() -> None:
+    """Eight answers of an eighth of epsilon each fit, and a ninth would have delta above the budget's."""
+    within, answer = BasicFilter(1.0, 1e-4), (1, 0.0)
+    cost = within.cost(pair_of(answer))
+    assert within.admits([cost] * 8)
+    assert not within.admits([cost] * 9)
+    assert worst_delta([answer], STEP, 1.0, lambda used: used[0] <= 8) <= 1e-12
+    assert worst_delta([answer], STEP, 1.0, lambda used: used[0] <= 9) > 1e-4
+
+
+def test_a_mechanism_that_tells_nothing_costs_plain_sums_nothing_that_counts() -> None:
+    nothing = PrivacyLossDistribution(STEP, -1, np.array([0.0, 1.0, 0.0]), 0.0, 0.0)
+    found = BasicFilter(1.0, 1e-100).cost(nothing)
+    assert found.privacy_loss == 0.0
+    assert 0.0 < found.delta <= 1e-179
+    for mu in (math.inf, math.nan):
+        assert not BasicFilter(1.0, 0.99).admits([BasicFilter(1.0, 0.99).gaussian_cost(mu, 0.0)])
 
 
 def test_the_limit_turns_moments_into_delta() -> None:
@@ -249,6 +306,12 @@ def test_limits_that_are_none_are_refused(apart: float, order: float) -> None:
         RenyiFilter(1.0, 0.1, apart, order)
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.5, math.nextafter(1.0, 0.0), 2.0, math.nan])
+def test_plain_sums_leave_nothing_of_delta_for_losses_above_epsilon(apart: float) -> None:
+    with refusal("out-of-range"):
+        BasicFilter(1.0, 0.1, apart)
+
+
 def test_the_first_plan_chooses_the_filter_that_admits_most_like_it() -> None:
     """Much noise is measured by Gaussian pairs, little by moments; who lays open much has much of delta for that."""
     plans = {"much": 0.1, "little": 2.0, "least": 4.0}
@@ -264,6 +327,45 @@ def test_the_first_plan_chooses_the_filter_that_admits_most_like_it() -> None:
         "little": (RenyiFilter, 0.25),
         "least": (RenyiFilter, 0.75),
     }
+
+
+def costing(parts: dict[str, float]) -> Callable[[PrivacyFilter], PrivacyCost]:
+    """What a plan costs that spends these parts of the loss limits of each kind of filter."""
+    names = {BasicFilter: "sums", GaussianFilter: "gaussian", RenyiFilter: "moments"}
+    return lambda within: PrivacyCost(parts[names[type(within)]] * within.loss_limit, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gaussian", "moments", "sums", "chosen"),
+    [
+        (math.inf, 1.12, 0.67, BasicFilter),  # the only one that admits a plan
+        (math.inf, 0.36, 1 / 3, BasicFilter),  # three, not two
+        (0.95, 0.99, 0.67, BasicFilter),  # one each, and then one of half the epsilon, or of a quarter
+        (0.7, 0.9, 0.67, GaussianFilter),  # or of two thirds
+        (0.9, 0.7, 0.67, RenyiFilter),
+        (0.01, 0.02, 0.1, GaussianFilter),
+        (0.0, 0.0, 0.0, GaussianFilter),
+        (1.0, 1.0, 1.0, GaussianFilter),
+        (math.inf, math.inf, math.inf, GaussianFilter),
+    ],
+)
+def test_plain_sums_are_chosen_where_they_admit_more(
+    gaussian: float, moments: float, sums: float, chosen: type[PrivacyFilter]
+) -> None:
+    costs = costing({"gaussian": gaussian, "moments": moments, "sums": sums})
+    assert type(filter_for(2.0, 1e-6, costs)) is chosen
+
+
+@pytest.mark.parametrize("domain", [ss.Categories(3), ss.Arrays(2)], ids=str)
+@pytest.mark.parametrize("noise_by", ["curator", "users"])
+def test_a_budget_admits_one_plan_of_its_own_guarantee(domain: Any, noise_by: Any) -> None:
+    plan = ss.plan(users=2_000, domain=domain, epsilon=1.0, delta=1e-6, noise_by=noise_by)
+    costs = costs_of(plan)
+    within = filter_for(1.0, 1e-6, costs)
+    assert within.admits([costs(within)])
+    assert not within.admits([costs(within)] * 2)
+    smaller = filter_for(0.99, 1e-6, costs)
+    assert not smaller.admits([costs(smaller)])
 
 
 def test_a_ball_that_no_gaussian_pair_dominates_costs_what_its_pair_on_a_grid_does(
@@ -357,8 +459,10 @@ def test_what_comes_between_the_rounds_of_a_plan_finds_each_charged_by_itself(na
     plan = ss.plan(users=2_000, delta=1e-6, rounds=rounds, **PLANS[name])
     one = replace(plan, guarantee=replace(plan.guarantee, rounds=1))
     pair = dominating_pld(one)
-    for kind in KINDS.values():
-        within = kind(3.0, 1e-5, 0.5)
+    sums = costs_of(plan)(BasicFilter(3.0, 1e-5))
+    assert pair.delta_lower(sums.privacy_loss / rounds) <= sums.delta / rounds <= 1e-6
+    for kind in ("gaussian", "moments"):
+        within = KINDS[kind](3.0, 1e-5, 0.5)
         found, each = costs_of(plan)(within), costs_of(one)(within)
         assert found.privacy_loss >= rounds * each.privacy_loss * 0.999
         assert rounds * pair.infinity_mass <= found.delta <= rounds * max(each.delta, within.delta_limit / rounds)

@@ -2,9 +2,10 @@
 
 Each mechanism costs some privacy loss and, apart from that, some delta: the chance that everything is revealed. As long
 as both sums stay below limits that were fixed before the first result, everything together is (epsilon, delta)-private,
-however mechanisms were chosen. Privacy loss is measured in one of two ways: by mu of the Gaussian pair that dominates a
-mechanism's PLD (GDP), or by a Renyi moment of it. The first gives away less, unless noise is so little that losses are
-lopsided.
+however mechanisms were chosen. Privacy loss is measured in one of three ways: by mu of the Gaussian pair that dominates
+a mechanism's PLD (GDP), by a Renyi moment of it, or by an epsilon (basic composition). The first gives away least,
+unless noise is so little that losses are lopsided; the last does for few mechanisms whose losses are bounded, as with
+Laplace noise.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _ORDER_FACTORS = (1.0, 0.8, 0.65)  # of order - 1, times that for Gaussian noise
 _SHARES = [0.999 * 2.0**-k for k in range(17)]  # of what may be revealed: what one mechanism may spend on less noise
 _TOLERANCE = 1e-5  # of the least Gaussian shift
 _MOST_EPSILON, _LEAST_DELTA = 1e6, 1e-150  # beyond, limits overflow, are rounded coarsely, or masses are lost
+_LEAST_PART = 1e-9
 _SUMS = 1.0 + 1e-12  # sums of costs are rounded up
 
 
@@ -43,7 +45,8 @@ class PrivacyCost:
 class PrivacyFilter(ABC):
     """Limits on the sums of costs under which everything together is (epsilon, delta)-private.
 
-    `delta_share` is the part of delta that is for what may be revealed: mass at infinite loss, and what is cut off.
+    `delta_share` is the part of delta that is for what may be revealed: mass at infinite loss, and what is cut off. The
+    rest is for finite losses above epsilon.
     """
 
     epsilon: float
@@ -71,8 +74,15 @@ class PrivacyFilter(ABC):
         """What so many mechanisms cost that a symmetric PLD dominates."""
 
     @abstractmethod
-    def gaussian_cost(self, mu: float, delta: float) -> PrivacyCost:
-        """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `delta`."""
+    def gaussian_cost(self, mu: float, delta: float, rounds: int = 1) -> PrivacyCost:
+        """What so many equal mechanisms cost that N(mu, 1) against N(0, 1) dominates together, up to `delta`.
+
+        Each by itself is dominated by N(mu / sqrt(rounds), 1), up to delta / rounds.
+        """
+
+    def epsilon_of(self, part: float) -> float:
+        """Roughly, the part of a mechanism's epsilon that costs this part of its cost: costs grow with the square."""
+        return math.sqrt(part)
 
     def admits(self, costs: Iterable[PrivacyCost]) -> bool:
         """Whether so much may be spent in all."""
@@ -85,6 +95,10 @@ class PrivacyFilter(ABC):
         if not self.loss_limit > 0:
             return 0.0 if spent.privacy_loss <= 0 and spent.delta <= 0 else math.inf
         return max(spent.privacy_loss / self.loss_limit, spent.delta / self.delta_limit)
+
+    def times(self, costs: Iterable[PrivacyCost]) -> float:
+        """How many times all this may be spent, the last time in part; a billion stands for any more."""
+        return 1.0 / max(self.part_of(costs), _LEAST_PART)
 
     def _cheapest(self, ways: Iterable[PrivacyCost], rounds: int) -> PrivacyCost:
         """Of several valid costs of one round the one of which most fit, for all rounds; rounded up."""
@@ -109,7 +123,7 @@ def privacy_filters(epsilon: float, delta: float) -> list[PrivacyFilter]:
     for share in _DELTA_SHARES:
         found.append(GaussianFilter(epsilon, delta, share))
         found += [RenyiFilter.of(epsilon, delta, share, factor) for factor in _ORDER_FACTORS]
-    return found
+    return [*found, BasicFilter(epsilon, delta)]
 
 
 def total(costs: Iterable[PrivacyCost]) -> PrivacyCost:
@@ -139,8 +153,8 @@ class GaussianFilter(PrivacyFilter):
         ways = [self.gaussian_cost(_least_shift(losses, heights, chance, most), chance) for chance in chances]
         return self._cheapest(ways, rounds)
 
-    def gaussian_cost(self, mu: float, delta: float) -> PrivacyCost:
-        """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `delta`."""
+    def gaussian_cost(self, mu: float, delta: float, rounds: int = 1) -> PrivacyCost:
+        """However many share it: the sum is the same."""
         return PrivacyCost(mu**2 * (1.0 + 16 * ULP), delta * (1.0 + 4 * ULP))
 
 
@@ -202,8 +216,8 @@ class RenyiFilter(PrivacyFilter):
         cut = [trim_above(pld, share * spare) for share in _SHARES]
         return self._cheapest([self._moment(each) for each in (pld, *cut)], rounds)
 
-    def gaussian_cost(self, mu: float, delta: float) -> PrivacyCost:
-        """What a mechanism costs that N(mu, 1) against N(0, 1) dominates, up to `delta`."""
+    def gaussian_cost(self, mu: float, delta: float, rounds: int = 1) -> PrivacyCost:
+        """However many share it: the sum is the same."""
         return PrivacyCost(0.5 * self.order * (self.order - 1.0) * mu**2 * (1.0 + 16 * ULP), delta * (1.0 + 4 * ULP))
 
     def _moment(self, pld: PrivacyLossDistribution) -> PrivacyCost:
@@ -229,3 +243,68 @@ class RenyiFilter(PrivacyFilter):
         )
         more = pld.error * (2.0 + pld.error) + 8 * ULP
         return PrivacyCost(max(moment, 0.0), pld.infinity_mass * (1.0 + pld.error) + more * self.delta_limit)
+
+
+_BASIC_DELTA_SHARE = 1.0  # nothing is left for losses above epsilon, since there are none
+_NODES = 4097  # of the polygon above a Gaussian profile
+_ALL = 1.0 - 1e-9  # of what may be revealed, so that a budget admits a plan of its own guarantee: sums are rounded up
+
+
+@dataclass(frozen=True, slots=True)
+class BasicFilter(PrivacyFilter):
+    """Privacy loss is an epsilon, and both are added up: basic composition (Rogers et al., 2016)."""
+
+    delta_share: float = _BASIC_DELTA_SHARE
+
+    def __post_init__(self) -> None:
+        """Refuse what is no guarantee."""
+        check_guarantee(self.epsilon, self.delta)
+        if self.delta_share != _BASIC_DELTA_SHARE:
+            raise ParameterError("out-of-range", f"delta_share must be 1 for sums of epsilon, not {self.delta_share}")
+
+    @property
+    def loss_limit(self) -> float:
+        """Epsilon."""
+        return self.epsilon * (1.0 - 4 * ULP)
+
+    def cost(self, pld: PrivacyLossDistribution, rounds: int = 1) -> PrivacyCost:
+        """An (epsilon, delta) that the PLD has, the cheapest of some."""
+        return self._cheapest_sum(*pld.heights_above(), rounds)
+
+    def gaussian_cost(self, mu: float, delta: float, rounds: int = 1) -> PrivacyCost:
+        """Of each round by itself, since others may come between them: more than of all together."""
+        losses = np.linspace(0.0, self.epsilon, _NODES)
+        each = max(mu / math.sqrt(rounds) * (1.0 + 4 * ULP), 1e-9)  # a profile rises with mu
+        heights = gaussian_profile_upper(each, losses) + delta / rounds
+        return self._cheapest_sum(losses, np.minimum.accumulate(heights * (1.0 + 8 * ULP)), rounds)
+
+    def epsilon_of(self, part: float) -> float:
+        """Costs grow as epsilon does."""
+        return part
+
+    def _cheapest_sum(self, losses: Floats, heights: Floats, rounds: int) -> PrivacyCost:
+        """Of some points of a falling polygon above a profile the one of which most fit, and then spends least in all.
+
+        The polygon is given by its heights at losses from 0 on; after the last it is level.
+        """
+        must, limit = float(heights[-1]), self.delta_limit / rounds
+        spare = max(0.0, limit - must)
+        chances = [min(must + share * spare, float(heights[0])) for share in (_ALL, *_SHARES)]
+        more = rounds * (1.0 + 4 * ULP)
+        costs = [PrivacyCost(_epsilon_at(losses, heights, chance) * more, chance * more) for chance in chances]
+
+        def order(cost: PrivacyCost) -> tuple[int, float]:
+            both = cost.privacy_loss / self.loss_limit + cost.delta / self.delta_limit
+            return -math.floor(self.times([cost])), both
+
+        return min(costs, key=order)
+
+
+def _epsilon_at(losses: Floats, heights: Floats, delta: float) -> float:
+    """The least loss where a falling polygon in e^loss is at most `delta`, rounded up; it is so at the last one."""
+    last = int(np.searchsorted(-heights, -delta))  # the first whose height is at most that
+    if last == 0:
+        return 0.0
+    before, above = float(losses[last - 1]), float(heights[last - 1])
+    edge = (above - delta) / (above - float(heights[last]))
+    return (before + math.log1p(min(1.0, edge) * math.expm1(float(losses[last]) - before))) * (1.0 + 16 * ULP)
