@@ -105,6 +105,7 @@ def test_a_deployment_on_this_machine_draws_the_noise_of_its_servers() -> None:
             client.upload_many(["a"] * 30, [f"user {user}" for user in range(30)])
         document = fetch_estimate(deployment.task, deployment.analyzer_url, wait=60.0)
     (found,) = estimates_in(deployment.task, document).values()
+    assert isinstance(found, ss.CountEstimate)
     low, high = found.count_interval(1 - 1e-7)
     assert (low <= [30, 0]).all()
     assert (high >= [30, 0]).all()
